@@ -40,7 +40,7 @@ quick: check
 
 test: check docs
 	.venv/bin/pytest -q -n 4 --dist loadfile tests tests_colab tests_survival
-	.venv/bin/pytest -q tests_browser
+	.venv/bin/pytest -q -n 2 --dist loadfile tests_browser
 
 # make bench    measure against peers, and write benchmarks/RESULTS.md
 bench:

@@ -63,13 +63,13 @@ def forms_rows(rounds: int) -> list[dict[str, Any]]:
         taken = [_pair(browser, servers) for _ in range(rounds)]
         # A page's start varies most, and takes least.
         firsts = [
-            [one[0] for one in pair] for pair in taken + [_pair(browser, servers, False) for _ in range(2 * rounds)]
+            [times[0] for times in pair] for pair in taken + [_pair(browser, servers, False) for _ in range(2 * rounds)]
         ]
     what = "500 cells with 200 fields / plain"
     return [
-        row(f"first cell shown: {what}", [(one, other) for one, other in firsts], "1.2"),
-        row(f"all 500 cells drawn: {what}", [(one[1], other[1]) for one, other in taken], "1.2"),
-        row(f"scrolled through and back: {what}", [(one[2], other[2]) for one, other in taken], "1.2"),
+        row(f"first cell shown: {what}", [(mine, peer) for mine, peer in firsts], "1.2"),
+        row(f"all 500 cells drawn: {what}", [(mine[1], peer[1]) for mine, peer in taken], "1.2"),
+        row(f"scrolled through and back: {what}", [(mine[2], peer[2]) for mine, peer in taken], "1.2"),
     ]
 
 

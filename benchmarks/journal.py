@@ -91,10 +91,10 @@ def _timed(both: tuple[Side, Side], code: str, rounds: int) -> list[tuple[float,
             channels.append(stack.enter_context(closing(side.channel(kernel))))
         for channel in channels:
             channel.run("print('warm')")
-        found = [(_seconds(channels[0], code), _seconds(channels[1], code)) for _ in range(rounds)]
+        pairs = [(_seconds(channels[0], code), _seconds(channels[1], code)) for _ in range(rounds)]
     if abs(channels[0].received / channels[1].received - 1) > 0.05:
-        raise SystemExit(f"not the same was received: {[one.received for one in channels]} bytes")
-    return found
+        raise SystemExit(f"not the same was received: {[channel.received for channel in channels]} bytes")
+    return pairs
 
 
 def _seconds(channel: Channel, code: str) -> float:
@@ -127,7 +127,7 @@ def _reopened(both: tuple[Side, Side], rounds: int) -> list[list[tuple[float, fl
             _put(mine, name, unread)
             _reopen(mine, name)
             saved.append((_reopen(mine, name), _reopen(other, name)))
-    return [[(one.seconds, two.seconds) for one, two in pairs] for pairs in (first, again, saved)]
+    return [[(ours.seconds, theirs.seconds) for ours, theirs in pairs] for pairs in (first, again, saved)]
 
 
 def _write(side: Side, name: str) -> None:
@@ -147,17 +147,17 @@ class Reopened(NamedTuple):
 
 def _reopen(side: Side, name: str) -> Reopened:
     began = time.perf_counter()
-    found = side.ask("GET", f"/api/contents/{name}?type=notebook&content=1")
+    contents = side.ask("GET", f"/api/contents/{name}?type=notebook&content=1")
     kernel = side.open(name)
-    position, after = found.headers.get("X-Ownlab-Position", ""), None
+    position, after = contents.headers.get("X-Ownlab-Position", ""), None
     if side.after is not None:
         number = position.partition("/")[2] or "0"
         after = str(side.ask("GET", f"/ownlab/api/runtimes/{kernel}/attach?after={number}").json()["position"])
     side.channel(kernel, after).close()
     took = time.perf_counter() - began
-    if len(found.content) < 50_000_000:
-        raise SystemExit(f"only {len(found.content)} bytes of 50 MB came back")
-    return Reopened(took, found.json()["content"], position)
+    if len(contents.content) < 50_000_000:
+        raise SystemExit(f"only {len(contents.content)} bytes of 50 MB came back")
+    return Reopened(took, contents.json()["content"], position)
 
 
 def _put(side: Side, name: str, reopened: Reopened) -> None:
@@ -185,12 +185,15 @@ def _idle(both: tuple[Side, Side]) -> tuple[float, float]:
 
 
 def _family(side: Side) -> list[psutil.Process]:
-    return [server_of(side.server), *filter(lambda one: _supervises(one, str(side.folder)), psutil.process_iter())]
+    return [
+        server_of(side.server),
+        *filter(lambda process: _supervises(process, str(side.folder)), psutil.process_iter()),
+    ]
 
 
 def _spent(family: list[psutil.Process]) -> float:
     times = [process.cpu_times() for process in family]
-    return float(sum(one.user + one.system for one in times))
+    return float(sum(spent.user + spent.system for spent in times))
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ def environment(folder: Path) -> dict[str, str]:
         "OWNLAB_HOME": str(folder / "state"),
         "OWNLAB_STORE": str(folder / "store"),
         "OWNLAB_CONFIG": str(folder / "none.toml"),
+        "OWNLAB_ENVIRONMENTS_DEFAULT": "no",
         "JUPYTER_CONFIG_DIR": str(folder / "config"),
         "JUPYTER_DATA_DIR": str(folder / "data"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
@@ -172,7 +173,9 @@ def server_of(server: Server) -> psutil.Process:
     family += family[0].children(recursive=True)
     port = int(server.url.rsplit(":", 1)[1])
     for process in family:
-        if any(one.laddr.port == port and one.status == "LISTEN" for one in process.net_connections()):
+        if any(
+            connection.laddr.port == port and connection.status == "LISTEN" for connection in process.net_connections()
+        ):
             return process
     raise SystemExit("nobody listens")
 
@@ -193,10 +196,10 @@ def idle_share(server: Server, name: str) -> float:
 def supervisor_memory(server: Server) -> dict[str, Any]:
     """Proportional memory of what we add to one idle runtime, beside its kernel's."""
     home = psutil.Process(server.process.pid).environ()["OWNLAB_HOME"]
-    found = [one for one in psutil.process_iter() if _supervises(one, home)]
-    keeper = next(one for one in found if one.parent() not in found)
-    supervisor = next(one for one in keeper.children() if one in found)
-    sizes = [one.memory_full_info().pss / 2**20 for one in (keeper, supervisor, supervisor.children()[0])]
+    supervising = [process for process in psutil.process_iter() if _supervises(process, home)]
+    keeper = next(process for process in supervising if process.parent() not in supervising)
+    supervisor = next(process for process in keeper.children() if process in supervising)
+    sizes = [process.memory_full_info().pss / 2**20 for process in (keeper, supervisor, supervisor.children()[0])]
     print(f"keeper {sizes[0]:.1f}, supervisor {sizes[1]:.1f}, kernel {sizes[2]:.1f} MiB")
     return row("memory of keeper and supervisor, MiB / the kernel's", [(sizes[0] + sizes[1], sizes[2])], "", "MiB")
 

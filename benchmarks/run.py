@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,14 @@ GROUPS = {
     "cli": "",
     "lab": "benchmarks.lab:lab_rows",
     "journal": "benchmarks.journal:journal_rows",
+    "edits": "benchmarks.edits:edits_rows",
     "runs": "benchmarks.runs:runs_rows",
     "forms": "benchmarks.forms:forms_rows",
     "top": "benchmarks.monitor:monitor_rows",
     "fit": "benchmarks.fit:fit_rows",
+    "data": "benchmarks.data:data_rows",
     "clocks": "benchmarks.clocks:clocks_rows",
+    "data_get": "benchmarks.data_get:data_get_rows",
 }
 
 
@@ -106,7 +110,13 @@ def write_results() -> None:
         result = json.loads(path.read_text())
         lines += ["", f"## {result['machine']}"]
         for group in result["groups"].values():
-            lines += ["", group["date"], "", "| what | ours | theirs | ratio | limit |", "|---|---|---|---|---|"]
+            lines += [
+                "",
+                "; ".join(filter(None, (group["date"], group.get("note")))),
+                "",
+                "| what | ours | theirs | ratio | limit |",
+                "|---|---|---|---|---|",
+            ]
             lines += [line_of(row) for row in group["rows"]]
     lines += fit_lines()
     lines += survival_lines()
@@ -135,11 +145,46 @@ def survival_lines() -> list[str]:
         f"| | {' | '.join(kinds.values())} | all |",
         f"|---|{'---|' * (len(kinds) + 1)}",
     ]
-    for system, found in record["systems"].items():
-        counts = [(found[kind]["wrong"], found[kind]["right"] + found[kind]["wrong"]) for kind in kinds]
+    return lines + system_lines(record, kinds) + (edits_lines(record["edits"]) if "edits" in record else [])
+
+
+def system_lines(record: dict[str, Any], kinds: Iterable[str]) -> list[str]:
+    """One line for each system: in how many runs something was wrong."""
+    lines = []
+    for system, figures in record["systems"].items():
+        counts = [(figures[kind]["wrong"], figures[kind]["right"] + figures[kind]["wrong"]) for kind in kinds]
         counts.append((sum(wrong for wrong, _ in counts), sum(runs for _, runs in counts)))
         lines.append(f"| {system} | {' | '.join(f'{wrong} of {runs}' for wrong, runs in counts)} |")
     return lines
+
+
+def edits_lines(record: dict[str, Any]) -> list[str]:
+    """The kill matrix of people who type, as `tests_survival.tally --edits` has added it up."""
+    kinds = {
+        "crash": "tab killed",
+        "close": "tab closed",
+        "cut": "network cut",
+        "kill": "server killed",
+        "second": "second page",
+        "away": "nobody there",
+    }
+    protocol = record["protocol"]
+    return [
+        "",
+        "## What is lost of the code when something is interrupted",
+        "",
+        f"{record['date']}, {record['machine']}. {record['note']}",
+        "Random typing, inserting, moving, splitting, deleting and running of cells in Chromium, with one interruption",
+        "(`python -m tests_survival.chromium --edits`, `… .peers VENV --edits`): in how many runs code was lost that was older than",
+        "two seconds, code was there twice, or an output stood under other code.",
+        "",
+        f"| | {' | '.join(kinds.values())} | all |",
+        f"|---|{'---|' * (len(kinds) + 1)}",
+        *system_lines(record, kinds),
+        "",
+        "Through the protocol, one or two people, and another program that changes the file (`python -m tests_survival.edits.matrix`):",
+        f"wrong in {protocol['wrong']} of {protocol['right'] + protocol['wrong']} runs.",
+    ]
 
 
 def main() -> None:
@@ -156,6 +201,7 @@ def main() -> None:
         choices=tuple(GROUPS),
         help="measure these alone, and keep the others' figures",
     )
+    parser.add_argument("--note", default="", help="what to know about this run, such as other work on the machine")
     options = parser.parse_args()
     rows = {name: _rows_of(name, options) for name in GROUPS if options.only in (None, name)}
     target = HERE / "results" / f"{options.name}.json"
@@ -163,7 +209,11 @@ def main() -> None:
     before = json.loads(target.read_text())["groups"] if target.exists() else {}
     groups = {
         **before,
-        **{name: {"date": date.today().isoformat(), "rows": found} for name, found in rows.items() if found},
+        **{
+            name: {"date": date.today().isoformat(), "note": options.note, "rows": measured}
+            for name, measured in rows.items()
+            if measured
+        },
     }
     result = {"machine": describe_machine(), "groups": groups}
     target.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")

@@ -63,7 +63,7 @@ def _seconds(command: list[str], env: dict[str, str]) -> float:
 def _check(path: Path) -> None:
     """Nobody is quick by leaving something out."""
     for number, cell in enumerate(json.loads(path.read_text())["cells"]):
-        printed = "".join(part for one in cell["outputs"] for part in one.get("text", ()))
-        results = ["".join(one["data"]["text/plain"]) for one in cell["outputs"] if "data" in one]
+        printed = "".join(part for output in cell["outputs"] for part in output.get("text", ()))
+        results = ["".join(output["data"]["text/plain"]) for output in cell["outputs"] if "data" in output]
         if printed != f"{number}\n" or results != [str(number * 2)]:
             raise SystemExit(f"{path} does not hold what its cell {number} shows: {cell['outputs']}")

@@ -38,6 +38,7 @@ html_title = f"ownlab {__version__}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_domain_indices = False
+html_sidebars: dict[str, list[str]] = {"index": [], "tutorial": []}  # their sections have no other pages
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
@@ -47,4 +48,5 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
+    "pygments_dark_style": "github-dark",  # comments in grey, not in yellow
 }

@@ -55,13 +55,13 @@ def is_built() -> bool:
 
 def digest() -> str:
     """Return a digest of the names and contents of all sources."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for source in SOURCES:
         for path in sorted([HERE / source, *(HERE / source).rglob("*")]):
             if path.is_file():
                 name = path.relative_to(HERE).as_posix()
-                found.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return found.hexdigest()
+                digest.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def build() -> None:

@@ -54,9 +54,9 @@ def valid() -> Callable[[str, str], Any]:
     from ownlab.render.documents import document_type, schema_of  # most tests need neither
 
     def decoded(document: str, name: str) -> Any:
-        found = json.loads(document)
-        jsonschema.validate(found, msgspec.json.decode(schema_of(document_type(name))))
-        return found
+        value = json.loads(document)
+        jsonschema.validate(value, msgspec.json.decode(schema_of(document_type(name))))
+        return value
 
     return decoded
 
@@ -71,9 +71,10 @@ class World:
         named |= {"OWNLAB_KERNELS": "share/jupyter/kernels", "JUPYTER_PATH": "share/jupyter"}
         named |= {"JUPYTER_RUNTIME_DIR": "jupyter", "JUPYTER_CONFIG_DIR": "jupyter-config", "IPYTHONDIR": "ipython"}
         machine = Path(__file__).resolve().parent / "machines" / "gtx1080ti-x4.json"
-        unset = ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+        unset = ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "VIRTUAL_ENV", "CONDA_PREFIX")
         self.env = {name: value for name, value in os.environ.items() if name not in unset}
         self.env |= {name: str(root / path) for name, path in named.items()} | {"OWNLAB_MACHINE": str(machine)}
+        self.env["OWNLAB_ENVIRONMENTS_DEFAULT"] = "no"  # most tests need no packages, and no network
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run `ownlab ARGUMENTS` to its end."""
@@ -83,7 +84,7 @@ class World:
             text=True,
             env={**self.env, **(env or {})},
             cwd=self.root,
-            timeout=100,
+            timeout=300,
             check=False,
         )
 
@@ -96,7 +97,7 @@ class World:
             text=True,
             env=environ,
             cwd=self.root,
-            timeout=100,
+            timeout=300,
             check=False,
             preexec_fn=lambda: os.setreuid(65534, 0),
         )
@@ -114,13 +115,13 @@ class World:
 
     def lab(self) -> dict[str, Any]:
         """Return the only running lab from `ownlab status --json`."""
-        (found,) = json.loads(self.run("status", "--json").stdout)["labs"]
-        assert isinstance(found, dict)
-        return found
+        (lab,) = json.loads(self.run("status", "--json").stdout)["labs"]
+        assert isinstance(lab, dict)
+        return lab
 
     def ask(self, method: str, path: str, lab: Mapping[str, Any], body: object = None, *, token: bool = True) -> Any:
         """Send a request to the lab. Return the status if it fails."""
-        connection = http.client.HTTPConnection("127.0.0.1", lab["port"], timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", lab["port"], timeout=300)
         headers = {"Authorization": f"token {lab['token']}"} if token else {}
         try:
             connection.request(method, f"/{path}", None if body is None else json.dumps(body), headers)
@@ -133,19 +134,19 @@ class World:
     def processes(self) -> list[int]:
         """Return all processes that were started here and still run."""
         mark = f"OWNLAB_HOME={self.root / 'home'}".encode()
-        found = []
+        pids = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):  # it has ended, or is not ours
                 if mark in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
-        return found
+                    pids.append(int(path.parent.name))
+        return pids
 
-    def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    def until(self, condition: Callable[[], Any], seconds: float = 180.0) -> Any:
         """Wait until a condition is true, and return its value."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if found := condition():
-                return found
+            if result := condition():
+                return result
             time.sleep(0.05)
         raise AssertionError(f"it did not come true within {seconds} s")
 
@@ -165,9 +166,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture(scope="session")
-def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """With one lab in the background, for tests that do not change it."""
-    made = World(tmp_path_factory.mktemp("standing"))
+    made = World(tmp_path_factory.mktemp("running_lab"))
     try:
         ran = made.run("up", "work", "--detach")
         assert ran.returncode == 0, ran.stderr

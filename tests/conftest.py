@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.command_line import machines, ownlab, standing, valid, world
+from tests.command_line import machines, ownlab, running_lab, valid, world
 from tests.quick_tests import (
     pytest_collection_modifyitems,
     pytest_configure,
@@ -26,7 +26,7 @@ __all__ = [  # fixtures of the command line and hooks, for all tests
     "pytest_configure",
     "pytest_runtest_logfinish",
     "pytest_runtest_logstart",
-    "standing",
+    "running_lab",
     "valid",
     "world",
 ]
@@ -43,7 +43,7 @@ for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 def until() -> Callable[..., Any]:
     """Waits for a condition to be true, and returns what it was; fails after a while."""
 
-    def wait(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    def wait(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (met := condition()):
             assert time.monotonic() < deadline, f"not in {seconds} s: {condition}"

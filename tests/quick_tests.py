@@ -15,20 +15,26 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 
 # Fixtures that start processes.
-FIXTURES = frozenset({"fake_nvml", "kernel", "ownlab", "standing", "torch_python", "world"})
+FIXTURES = frozenset({"fake_nvml", "kernel", "ownlab", "running_lab", "torch_python", "world"})
 
 # Files and folders with tests that start processes in another way.
 PATHS = (
     "cli/test_cli.py",
     "guest/bench/test_run.py",
     "guest/colab",
+    "guest/data/test_interruption.py",
     "guest/fit/test_errors.py",
     "guest/probe",
+    "guest/test_activation.py",
     "guest/test_files.py",
     "guest/test_kernel.py",
     "guest/test_packages.py",
+    "guest/test_removal.py",
     "guest/test_startup.py",
     "instruments/bench/test_measurement.py",
+    "instruments/data/archives",
+    "instruments/data/download",
+    "instruments/data/staging",
     "instruments/doctor/test_verification.py",
     "instruments/fit/test_measurement.py",
     "instruments/fit/test_notebook.py",
@@ -41,9 +47,13 @@ PATHS = (
     "instruments/top/test_nvml_child.py",
     "instruments/top/test_process_sampler.py",
     "instruments/top/test_recording.py",
+    "instruments/why/test_cli.py",
+    "instruments/why/test_planted.py",
     "lab/environments/test_registry.py",
+    "lab/environments/test_uv.py",
     "lab/forms/test_page.py",
     "lab/journal/test_compaction.py",
+    "lab/journal/test_damage.py",
     "lab/journal/test_jupyterlab.py",
     "lab/journal/test_reader.py",
     "lab/journal/test_state.py",
@@ -60,7 +70,7 @@ PATHS = (
     "lab/server",
     "lab/service/test_labs.py",
     "lab/service/test_watchdog.py",
-    "lab/service/test_welcome.py",
+    "lab/service/test_examples_run.py",
     "lab/store/test_errors.py",
     "lab/store/test_locks.py",
     "lab/store/test_orphans.py",
@@ -78,7 +88,9 @@ PATHS = (
     "machine/test_toolkits.py",
     "machine/vendors/test_ascend.py",
     "processes/test_runner.py",
+    "questions/test_questions.py",
     "test_architecture.py",
+    "test_distributions.py",
     "test_docs.py",
     "test_guest_client.py",
     "test_notebook_on_end.py",

@@ -23,6 +23,7 @@ GROUND = {
     "file_lock",
     "atomic_files",
     "guest_client",
+    "input_files",
     "json_encoding",
     "paste",
     "processes",
@@ -35,12 +36,15 @@ BASE = {"catalog", "machine"}
 # Feature -> the features it may import, beside the ground, machine and catalog.
 EDGES: dict[str, set[str]] = {
     "cli": {"instruments.top"},  # the driver is asked before the command is loaded
+    "data": set(),
     "notebook": {"instruments.fit"},
     "instruments.doctor": set(),
     "instruments.top": set(),
     "instruments.fit": set(),
     "instruments.bench": set(),
+    "instruments.why": set(),
     "instruments.advise": {"instruments.bench", "instruments.fit"},
+    "instruments.data": {"lab.secrets"},  # tokens of download sources
     "lab.store": set(),
     "lab.journal": {"lab.store"},
     "lab.forms": set(),
@@ -69,7 +73,10 @@ EDGES: dict[str, set[str]] = {
         "lab.store",
         "lab.transport",
     },
-    "lab.service": {"lab.runtimes", "lab.store"},
+    "lab.scripts": {"lab.environments", "lab.runs", "lab.runtimes", "lab.store", "lab.transport"},
+    "lab.service": {"lab.notebooks", "lab.runtimes", "lab.store"},
+    "lab.sweeps": {"lab.runs", "lab.runtimes", "lab.store"},
+    "lab.start_page": {"lab.environments", "lab.journal", "lab.notebooks", "lab.runtimes", "lab.service"},
     "lab.server": {
         "instruments.top",
         "lab.colab",
@@ -77,9 +84,11 @@ EDGES: dict[str, set[str]] = {
         "lab.forms",
         "lab.journal",
         "lab.notebooks",
+        "lab.remote_notebooks",
         "lab.runtimes",
         "lab.secrets",
         "lab.service",
+        "lab.start_page",
         "lab.store",
         "lab.transport",
     },
@@ -87,11 +96,14 @@ EDGES: dict[str, set[str]] = {
         "lab.environments",
         "lab.forms",
         "lab.journal",
+        "lab.notebooks",
         "lab.runs",
         "lab.runtimes",
+        "lab.scripts",
         "lab.secrets",
         "lab.service",
         "lab.store",
+        "lab.sweeps",
     },
     "lab.cli": {
         "lab.environments",
@@ -101,10 +113,12 @@ EDGES: dict[str, set[str]] = {
         "lab.remote_notebooks",
         "lab.runs",
         "lab.runtimes",
+        "lab.scripts",
         "lab.secrets",
         "lab.server",
         "lab.service",
         "lab.store",
+        "lab.sweeps",
         "lab.terminal",
         "lab.transport",
     },
@@ -113,16 +127,21 @@ EDGES: dict[str, set[str]] = {
 EXCEPTIONS = {
     ("instruments.top.cli", "lab.runtimes.process_owners"),  # `ownlab top` names the notebook behind a process
 }
-# Package of the guest -> the guest packages it may import.
+# Package of the guest -> the guest packages it may import, beside `text`.
 GUEST_EDGES: dict[str, set[str]] = {
     "bench": {"probe"},
     "colab": {"shell"},
-    "facade": {"kernel"},
+    "data": set(),
+    "facade": {"data", "kernel"},
     "fit": {"probe"},
-    "kernel": {"colab", "fit", "shell"},
+    "kernel": {"colab", "fit", "programs", "shell"},
     "launch": set(),
     "probe": set(),
+    "programs": set(),
     "shell": set(),
+    "text": set(),
+    "training": {"kernel"},
+    "why": set(),
 }
 PACKAGES = sorted({*GROUND, *BASE, *EDGES}, key=len, reverse=True)
 
@@ -137,14 +156,20 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jupyterlab": ("ownlab/lab/server/app.py",),
     "keyring": ("ownlab/lab/secrets/keyring_backend.py",),
     "numba": ("ownlab_guest/probe/",),
-    "numpy": ("ownlab_guest/bench/", "ownlab_guest/probe/"),
+    "numpy": ("ownlab_guest/bench/", "ownlab_guest/data/decoding.py", "ownlab_guest/probe/"),
     "prometheus_client": ("ownlab/instruments/top/prometheus.py",),
     "pynvml": ("ownlab_guest/probe/nvml.py",),
     "ray": (),
     "rich": ("ownlab/render/console.py", "*terminal.py", "ownlab/lab/terminal/"),
     "tensorflow": ("ownlab_guest/bench/", "ownlab_guest/probe/"),
     "textual": ("ownlab/instruments/top/screen/",),
-    "torch": ("ownlab_guest/bench/", "ownlab_guest/fit/", "ownlab_guest/probe/"),
+    "torch": (
+        "ownlab_guest/bench/",
+        "ownlab_guest/data/torch_data.py",
+        "ownlab_guest/fit/",
+        "ownlab_guest/probe/",
+        "ownlab_guest/training/",
+    ),
     "tornado": ("ownlab/lab/runtimes/provisioner.py", "ownlab/lab/server/"),
     "traitlets": ("ownlab/lab/runtimes/provisioner.py", "ownlab/lab/server/"),
     "vl_convert": ("ownlab/render/charts.py",),
@@ -161,7 +186,12 @@ DOORS: dict[str, tuple[str, ...]] = {
 # A supervisor stands beside every kernel: what it imports is memory for each of them.
 SUPERVISOR_MAY_NOT = ["msgspec", "psutil", "dataclasses", "inspect", "asyncio", "jupyter_client", "rich", "click"]
 # What a notebook calls runs in the kernel, beside the guest code that serves it.
-GUEST_NEIGHBOURS = ("ownlab.notebook", "ownlab.instruments.fit.notebook", "ownlab.instruments.top.notebook")
+GUEST_NEIGHBOURS = (
+    "ownlab.data",
+    "ownlab.notebook",
+    "ownlab.instruments.fit.notebook",
+    "ownlab.instruments.top.notebook",
+)
 
 HEAVY = [
     "torch",
@@ -206,18 +236,18 @@ def module_of(path: Path, root: Path) -> str:
 
 def wrong_edges(root: Path) -> list[str]:
     """Imports that no edge allows, and imports from the host into the guest or back."""
-    found: list[str] = []
+    problems: list[str] = []
     for path in sorted(root.rglob("*.py")):
         module = module_of(path, root)
         for name in imports_of(ast.parse(path.read_text())):
             target = name.split(".")[0]
             if module.startswith("ownlab_guest"):
-                found += _wrong_in_guest(module, name)
+                problems += _wrong_in_guest(module, name)
             elif target == "ownlab_guest" and not module.startswith(GUEST_NEIGHBOURS):
-                found.append(f"{module} imports {name}: guest code is started, never imported")
+                problems.append(f"{module} imports {name}: guest code is started, never imported")
             elif target == "ownlab" and not _is_allowed(module, name):
-                found.append(f"{module} imports {name}")
-    return found
+                problems.append(f"{module} imports {name}")
+    return problems
 
 
 def _is_allowed(module: str, name: str) -> bool:
@@ -238,7 +268,7 @@ def _wrong_in_guest(module: str, name: str) -> Iterator[str]:
     parts, here = name.split("."), module.split(".")[1:2]
     if parts[0] == "ownlab":
         yield f"{module} imports {name}: guest code knows nothing of ownlab"
-    elif parts[0] == "ownlab_guest" and here and not {*parts[1:2]} <= {*here, *GUEST_EDGES[here[0]]}:
+    elif parts[0] == "ownlab_guest" and here and not {*parts[1:2]} <= {*here, "text", *GUEST_EDGES[here[0]]}:
         yield f"{module} imports {name}"
 
 
@@ -249,7 +279,7 @@ def without_package(root: Path) -> list[str]:
 
 
 def side_doors(root: Path) -> list[str]:
-    found = []
+    problems = []
     for path in sorted(root.rglob("*.py")):
         place = path.relative_to(root).as_posix()
         for library in sorted({name.split(".")[0] for name in imports_of(ast.parse(path.read_text()))}):
@@ -257,8 +287,8 @@ def side_doors(root: Path) -> list[str]:
             if doors is not None and not any(
                 place.startswith(door) or (door[0] == "*" and place.endswith(door[1:])) for door in doors
             ):
-                found.append(f"{place} imports {library}")
-    return found
+                problems.append(f"{place} imports {library}")
+    return problems
 
 
 def loaded_by(code: str, libraries: list[str] = HEAVY) -> set[str]:

@@ -90,7 +90,7 @@ def drip_body(request: BaseHTTPRequestHandler) -> None:
 
 
 def drip(request: BaseHTTPRequestHandler) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         request.wfile.write(b"x")
         time.sleep(0.05)

@@ -51,7 +51,7 @@ def test_an_interpreter_that_hangs(tmp_path: Path) -> None:
         ask(python(tmp_path, "sleep 600"), "probe.packages", answer=Version, deadline=0.3)
 
 
-def test_an_interpreter_that_prints_for_ever_is_not_said_to_be_silent(tmp_path: Path) -> None:
+def test_an_interpreter_that_prints_for_ever_is_not_reported_as_silent(tmp_path: Path) -> None:
     with pytest.raises(DeadlineError, match=r"probe\.packages in .*: python printed more than 64 MiB"):
         ask(python(tmp_path, "exec yes"), "probe.packages", answer=Version, deadline=60)
 

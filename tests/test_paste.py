@@ -55,7 +55,7 @@ def test_files_are_read_or_rejected_with_the_reason(tmp_path: Path) -> None:
 def test_standard_input_is_read() -> None:
     program = "import sys; from ownlab.paste import read_file; sys.stdout.buffer.write(read_file('-'))"
     ran = subprocess.run(
-        [sys.executable, "-c", program], input=b"CUDA \xff", capture_output=True, check=True, timeout=60
+        [sys.executable, "-c", program], input=b"CUDA \xff", capture_output=True, check=True, timeout=300
     )
     assert ran.stdout == b"CUDA \xff"
 
@@ -65,7 +65,7 @@ def test_a_file_without_read_permission_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("x")
     path.chmod(0)
-    with pytest.raises(InputError, match="No permission to read"):
+    with pytest.raises(InputError, match="no permission to read"):
         read_file(str(path))
 
 
@@ -73,10 +73,10 @@ def test_text_above_the_limit_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "long"
     with path.open("wb") as file:
         file.truncate(LIMIT + 2**20)
-    with pytest.raises(InputError, match="longer than 50 MiB") as failure:
+    with pytest.raises(InputError, match="larger than 50 MiB") as failure:
         read_file(str(path))
     assert "grep" in failure.value.hint
-    with pytest.raises(InputError, match="longer than 50 MiB"):
+    with pytest.raises(InputError, match="larger than 50 MiB"):
         decode("x" * (LIMIT + 2**20), "pasted text")
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from ownlab.json_encoding import encode_json, to_builtins
-from ownlab.text import Text, listing, plural, render, sentences, text
+from ownlab.text import Text, facts, listing, pack_texts, plural, render, sentences, text, unpack_texts
 
 GERMAN = {
     "The driver {version} is too old.": "Der Treiber {version} ist zu alt.",
@@ -54,6 +57,14 @@ def test_sentences_are_joined_and_empty_ones_left_out() -> None:
     assert sentences(text("One."), None, "", text("Two.")) == "One. Two."
 
 
+def test_facts_of_a_line_keep_their_templates_and_empty_ones_are_left_out() -> None:
+    made = facts("NVIDIA H200", None, "", plural(2, "one card", "{n} cards"))
+    assert made == "NVIDIA H200, 2 cards"
+    assert render(made, german) == "NVIDIA H200, 2 Karten"
+    assert facts("a", "b", separator="; ") == "a; b"
+    assert facts(None) == ""
+
+
 def test_a_text_is_rendered_in_another_language_with_the_texts_inside_it() -> None:
     cards = plural(2, "one card", "{n} cards")
     made = sentences(text("The driver {version} is too old.", version=470), text("Use {cards}.", cards=cards))
@@ -77,3 +88,68 @@ def test_a_text_survives_copying_and_pickling() -> None:
     for again in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
         assert isinstance(again, Text)
         assert (again, again.template) == (made, made.template)
+
+
+def across_a_pipe(document: dict[str, Any]) -> dict[str, Any]:
+    return unpack_texts(json.loads(json.dumps(pack_texts(document))))
+
+
+def test_the_texts_of_a_json_document_keep_their_templates_in_another_process() -> None:
+    driver = text("The driver {version} is too old.", version=470)
+    document = {
+        "error": driver,
+        "notes": [text("Use {cards}.", cards=listing([plural(2, "one card", "{n} cards"), "the processor"]))],
+        "inner": {"share": text("{share:.1f} % are free", share=12.345), "plain": "The driver 470 is old.", "n": 3},
+    }
+    received = across_a_pipe(document)
+    assert received == document
+    assert received["error"].template == driver.template
+    assert render(received["error"], german) == "Der Treiber 470 ist zu alt."
+    assert render(received["notes"][0], german) == "Nimm 2 Karten und the processor."
+    assert received["inner"]["share"].values == {"share": 12.345}
+    assert type(received["inner"]["plain"]) is str
+
+
+def test_a_document_without_texts_is_sent_unchanged() -> None:
+    document = {"ok": True, "reason": "plain", "values": [1, None]}
+    assert pack_texts(document) == document
+    assert unpack_texts(document) == document
+
+
+def test_values_that_json_cannot_hold_are_sent_as_they_are_shown() -> None:
+    made = text("{path} cannot be read: {error}", path=Path("a/b"), error=OSError("no"))
+    received = across_a_pipe({"reason": made})["reason"]
+    assert (received, received.values) == (made, {"path": "a/b", "error": "no"})
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        None,
+        "a string",
+        {"template": "{name} fits", "values": {}},  # yields another sentence
+        {"template": "It fits{name.__class__.__doc__}", "values": {"name": ""}},
+        {"template": "It fits{name[0]}", "values": {"name": [""]}},
+        {"template": "It fits{name:>9999999999}", "values": {"name": ""}},
+        {"template": "It fits{name:{width}}", "values": {"name": "", "width": 9}},
+        {"template": "It fits{missing}", "values": {"name": ""}},
+        {"template": "It fits{name:d}", "values": {"name": ""}},
+        {"template": "It fits{name}", "values": {"name": {"template": 3, "values": {}}}},
+        {"template": ["It fits"], "values": {}},
+        {"template": "It fits", "values": []},
+    ],
+)
+def test_what_another_process_sends_as_template_is_used_only_if_it_is_harmless_and_yields_the_sentence(
+    parts: object,
+) -> None:
+    received = unpack_texts({"reason": "It fits", "texts": {"It fits": parts}})
+    assert received == {"reason": "It fits"}
+    assert type(received["reason"]) is str
+
+
+def test_texts_within_texts_end_somewhere() -> None:
+    parts: dict[str, Any] = {"template": "It fits", "values": {}}
+    for _ in range(300):
+        parts = {"template": "{inner}", "values": {"inner": parts}}
+    received = unpack_texts({"reason": "It fits", "texts": {"It fits": parts}})
+    assert type(received["reason"]) is str

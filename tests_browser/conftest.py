@@ -19,11 +19,16 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
-from tests_browser.lab import Lab
+from tests_browser.lab import PATIENCE, Lab
 from tests_browser.notebook import LabPage
 
+HERE = Path(__file__).resolve().parent
 CHROMIUM = ("chromium", "google-chrome", "chromium-browser")
 SIZE: ViewportSize = {"width": 1600, "height": 900}
+
+# Of a whole test. pytest-timeout breaks the connection to the browser, so that all later tests of the process fail too: what a
+# test waits for must time out first, and it waits for many things on a busy machine.
+TEST_SECONDS = 900
 
 _failed = pytest.StashKey[bool]()
 
@@ -38,12 +43,12 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """A browser with a profile on disk, which caches JupyterLab's compiled code: each page loads 2 s faster."""
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=1000 * PATIENCE)
     with sync_playwright() as playwright:
         created = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("chromium"), executable_path=chromium(), args=["--no-sandbox"], viewport=SIZE
         )
-        created.set_default_timeout(20_000)
+        created.set_default_timeout(1000 * PATIENCE)
         yield created
         created.close()
 
@@ -71,7 +76,11 @@ def pages(context: BrowserContext, lab: Lab, request: pytest.FixtureRequest) -> 
     failed = request.node.stash.get(_failed, False)
     errors = [error for log in logs for error in log.errors]
     if request.node.get_closest_marker("restarts_kernel"):
-        errors = [error for error in errors if error != _CANCELED_BY_RESTART]
+        errors = [error for error in errors if error not in _CAUSED_BY_RESTART]
+    if request.node.get_closest_marker("kills_server"):
+        errors = [
+            error for error in errors if error != "Failed to fetch"
+        ]  # of requests that JupyterLab sends in passing
     for number, log in enumerate(logs):
         if failed or errors:
             log.save(f"{request.node.name}-{number}" if number else request.node.name)
@@ -87,7 +96,14 @@ def page(pages: Callable[[], LabPage]) -> LabPage:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "kills_server: the test kills the server while the page loads something")
     config.addinivalue_line("markers", "restarts_kernel: the test restarts a kernel while a cell runs")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,8 +114,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-# JupyterLab cancels its own pending kernel_info_request when a kernel is restarted, and nothing of it handles the rejection.
-_CANCELED_BY_RESTART = "Canceled future for kernel_info_request message before replies were done"
+# A page requests kernel_info when it connects. If the kernel is restarted before the reply arrives, JupyterLab cancels the request,
+# and nothing of it handles the rejection. Its debugger asks a dead kernel.
+_CAUSED_BY_RESTART = (
+    "Canceled future for kernel_info_request message before replies were done",
+    "Error: Canceled future for create_subshell_request message before replies were done",
+    "Kernel is dead",
+)
 
 
 class _PageLog:

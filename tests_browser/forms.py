@@ -89,12 +89,12 @@ class Forms(Notebook):
 
     def values(self, number: int) -> dict[str, str]:
         """Return what all fields of a form show."""
-        found: dict[str, str] = self.form(number).evaluate(
+        values: dict[str, str] = self.form(number).evaluate(
             """form => Object.fromEntries([...form.querySelectorAll('.ownlab-Form-entry')].map(entry =>
                 [entry.labels[0].textContent.slice(0, -1),
                  entry.type === 'checkbox' ? String(entry.checked) : entry.value]))"""
         )
-        return found
+        return values
 
     def saved(self, lab: Lab, name: str) -> list[dict[str, Any]]:
         """Save the notebook, and return the cells of the file, with sources as strings."""

@@ -17,7 +17,7 @@ class LabPage:
     def load(self, address: str) -> None:
         """Load a page, and wait until JupyterLab has started."""
         self.page.goto(address)
-        self.page.wait_for_selector("#main .jp-Launcher, #main .jp-NotebookPanel")
+        self.page.wait_for_selector("#main .ownlab-Start:visible, #main .jp-NotebookPanel:visible")
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def open(self, path: str = "lab") -> None:
@@ -35,9 +35,14 @@ class LabPage:
         for label in labels[1:]:
             self.page.locator(".lm-Menu-item", has_text=label).first.click()
 
-    def launcher_card(self, label: str) -> Locator:
-        """Return the launcher's card that starts a notebook with a runtime type."""
-        return self.page.locator(f'.jp-LauncherCard[data-category="Notebook"][title="{label}"]')
+    @property
+    def start(self) -> Locator:
+        """The start page that is visible."""
+        return self.page.locator(".ownlab-Start:not(.lm-mod-hidden)")
+
+    def tile(self, type_name: str) -> Locator:
+        """Return the start page's tile that creates a notebook with a runtime type."""
+        return self.start.locator(f'.ownlab-Tile[data-type="{type_name}"]')
 
     def side_panel(self, label: str, name: str = "") -> Locator:
         """Show a side panel of ownlab, and return it; `name`: of its tab, if that is not the label."""
@@ -47,6 +52,14 @@ class LabPage:
         expect(panel).to_be_visible()
         return panel
 
+    def files(self, source: str) -> Locator:
+        """Show the lab's folder, the runtime's files or the drive in the file browser, and return the browser."""
+        browser = self.page.locator("#filebrowser")
+        if not browser.is_visible():
+            self.page.locator('.jp-SideBar .lm-TabBar-tab[data-id="filebrowser"]').click()
+        browser.get_by_role("tab", name=source, exact=True).click()
+        return browser
+
     def panel(self) -> Locator:
         """Show the side panel with all runtimes, and return it."""
         return self.side_panel("Runtimes and cards", "runtimes")
@@ -54,6 +67,12 @@ class LabPage:
     def row(self, notebook: str) -> Locator:
         """Return a runtime in the panel."""
         return self.panel().get_by_role("article", name=notebook, exact=True)
+
+    def details(self, notebook: str) -> Locator:
+        """Return a runtime in the panel, after showing its details."""
+        row = self.row(notebook)
+        row.get_by_role("button", name=f"Details of the runtime of {notebook}", expanded=False).click()
+        return row
 
     @property
     def dialog(self) -> Locator:
@@ -78,11 +97,28 @@ class Notebook:
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         expect(self.panel.locator(".jp-Notebook")).to_be_visible()
 
+    @property
+    def connect_button(self) -> Locator:
+        """The button that starts a runtime; only a notebook without one has it."""
+        return self.panel.locator(".ownlab-Connect-button")
+
+    def connect(self) -> Notebook:
+        """Start a runtime, unless the notebook has one."""
+        expect(self.connect_button.or_(self.indicator)).to_be_visible()
+        if self.connect_button.is_visible():
+            self.connect_button.click()
+        return self
+
     def ready(self) -> Notebook:
-        """Wait until the kernel is connected: JupyterLab drops cells that are run before."""
+        """Connect, and wait until the kernel is idle."""
+        self.connect()
         expect(self.panel.locator(".ownlab-Indicator-button.ownlab-state-running")).to_be_visible()
         expect(self.panel.locator(".jp-Notebook-ExecutionIndicator")).to_have_attribute("data-status", "idle")
         return self
+
+    def wait_until_busy(self) -> None:
+        """Wait until the page is connected to a kernel that runs a cell."""
+        expect(self.panel.locator(".jp-Notebook-ExecutionIndicator")).to_have_attribute("data-status", "busy")
 
     @property
     def indicator(self) -> Locator:
@@ -107,6 +143,14 @@ class Notebook:
         """Return the prompt of a cell: [*]: while it runs, [3]: afterwards."""
         return self.cell(number).locator(".jp-InputPrompt")
 
+    def button(self, number: int) -> Locator:
+        """Return the button of a cell that runs or interrupts it."""
+        return self.cell(number).locator(".ownlab-Run")
+
+    def time(self, number: int) -> Locator:
+        """Return how long a cell has been running, or took."""
+        return self.cell(number).locator(".ownlab-Run-time")
+
     def write(self, number: int, code: str) -> None:
         """Replace the code of a cell."""
         self.cell(number).locator(".cm-content").click()
@@ -115,9 +159,7 @@ class Notebook:
 
     def save(self) -> None:
         """Save with the keyboard, and wait for the request."""
-        with self.page.expect_response(
-            lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url
-        ):
+        with self.page.expect_response(lambda answer: "/ownlab/api/notebooks/write" in answer.url):
             self.page.keyboard.press("ControlOrMeta+s")
 
     def run(self, number: int) -> None:

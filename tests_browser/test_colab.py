@@ -205,6 +205,8 @@ def test_secrets_are_granted_or_refused(page: LabPage, lab: Lab) -> None:
     notebook.run(1)
     prompt_of(notebook, 1).get_by_role("button", name="Grant access").click()
     expect(notebook.output(1)).to_have_text("length 16")
+    focused = page.page.evaluate("document.activeElement.closest('.jp-Notebook') !== null")
+    assert focused, "the keyboard belongs to the notebook again, not to nothing"
     assert list_secrets(lab.environ)[0].notebooks == (str((lab.folder / name).resolve()),)
     notebook.run(0)
     expect(notebook.output(0)).to_have_text("length 16")

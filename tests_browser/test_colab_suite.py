@@ -20,10 +20,6 @@ from tests_colab.suite import NOTEBOOKS, config_of, person_of, put_gcloud
 
 from ownlab.lab.secrets.store import set_secret
 
-# The first test runs all notebooks.
-pytestmark = pytest.mark.timeout(300)
-
-
 # JupyterLab's debugger talks to the current kernel, which some notebooks shut down.
 OF_JUPYTERLAB = ("Error: Kernel is dead", "Error: Kernel connection disconnected")
 

@@ -126,7 +126,8 @@ def test_hidden_code(page: LabPage, lab: Lab) -> None:
         expect(forms.prompt(number)).to_be_visible()
         expect(forms.toggle(number)).to_have_attribute("aria-expanded", "false")
     forms.field(0, "name").fill("b")
-    forms.form(0).get_by_role("button", name="Run this cell").click()
+    assert [name.strip() for name in forms.form(0).get_by_role("button").all_inner_texts()] == ["Show code"]
+    forms.cell(0).get_by_role("button", name="Run this cell").click()
     expect(forms.output(0)).to_have_text("ran b")
     expect(forms.prompt(0)).to_have_text("[1]:")
 
@@ -243,7 +244,8 @@ def test_cells_are_deleted_copied_moved_split_and_merged(page: LabPage, lab: Lab
     saved = [re.split("\n+", cell["source"])[1:] for cell in forms.saved(lab, name)]  # merging inserts a blank line
     given = [("last", 9), ("moved", 5), ("copy 1", 1), ("a", 1)]
     assert saved == [
-        [f'name = "{one}" #@param {{type:"string"}}', f'other = {two} #@param {{type:"integer"}}'] for one, two in given
+        [f'name = "{name}" #@param {{type:"string"}}', f'other = {number} #@param {{type:"integer"}}']
+        for name, number in given
     ]
 
 
@@ -359,8 +361,8 @@ def windowed(lab: Lab) -> Iterator[None]:
 
 
 def test_the_keyboard(page: LabPage, lab: Lab) -> None:
-    one = ONE + '\nflag = False #@param {type:"boolean"}\npick = "a" #@param ["a", "b"]\nprint(name, flag, pick)'
-    forms = Forms.opened(page, write_notebook(lab, "keys.ipynb", one, HIDDEN)).ready()
+    source = ONE + '\nflag = False #@param {type:"boolean"}\npick = "a" #@param ["a", "b"]\nprint(name, flag, pick)'
+    forms = Forms.opened(page, write_notebook(lab, "keys.ipynb", source, HIDDEN)).ready()
     forms.command_mode(0)
     while not forms.toggle(0).evaluate("one => one === document.activeElement"):  # JupyterLab's own buttons come first
         forms.press("Tab")

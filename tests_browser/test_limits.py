@@ -36,7 +36,7 @@ def test_a_warning_before_the_end_offers_to_extend(page: LabPage, lab: Lab) -> N
     expect(notebook.indicator).to_have_accessible_name(re.compile(r"[23] min left"))
     warning = page.notification.filter(has_text=re.compile(r"The runtime of long\.ipynb ends in [23] min"))
     expect(warning).to_be_visible()
-    expect(page.row("long.ipynb")).to_contain_text(re.compile(r"[23] min left"))
+    expect(page.details("long.ipynb")).to_contain_text(re.compile(r"[23] min left"))
     ends_at = end_of(lab, kernel)
     assert ends_at < time.time() + 180
 

@@ -29,12 +29,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def test_each_card_shows_its_utilization_and_verdict(page: LabPage, lab: Lab) -> None:
     notebook = page.notebook(lab.write("train.ipynb", CARD, BUSY_LOOP)).ready()
     notebook.run(0)
-    tiny, product, starved, idle = (utilization_of(page, number) for number in range(4))
+    tiny, product, starved = (utilization_of(page, number) for number in range(3))
     expect(metrics_of(tiny)).to_have_text([re.compile("busy(99|100) %"), "SMs0.8 %", "tensor0 %", "DRAM0 %"])
     expect(tiny.get_by_role("img", name=re.compile("^busy .+, SMs 0.8 %"))).to_be_visible()
     expect(tiny.locator(".ownlab-Curve-behind")).to_have_count(1)
-    for card, phrase in ((tiny, "SMs"), (product, "ensor"), (starved, "tarved"), (idle, "nothing has run")):
+    for card, phrase in ((tiny, "SMs"), (product, "ensor"), (starved, "tarved")):
         expect(card.locator(".ownlab-Verdict")).to_contain_text(phrase)
+
+    expect(page.panel().locator(".ownlab-Card").nth(3)).to_have_text("3 · H200free")  # one line: nothing runs there
 
     advice = tiny.locator(".ownlab-Verdict-more")
     expect(advice).not_to_be_visible()
@@ -50,7 +52,7 @@ def test_each_card_shows_its_utilization_and_verdict(page: LabPage, lab: Lab) ->
     expect(popover.locator(".ownlab-Popover-verdict")).to_contain_text("SMs")
     page.page.keyboard.press("Escape")
 
-    row = page.row("train.ipynb")
+    row = page.details("train.ipynb")
     expect(row.get_by_role("img", name=re.compile(r"^CPU: (0\.)?[1-9].* of \d+ cores$"))).to_be_visible()
     expect(row.get_by_role("img", name=re.compile(r"^GPU: \d+ %$"))).to_be_visible()
 

@@ -89,7 +89,6 @@ def plain_address(lab: Lab) -> Iterator[str]:
         server.wait(20)
 
 
-@pytest.mark.timeout(2 * START_SECONDS)
 def test_plain_jupyter_lab_is_unchanged(context: BrowserContext, plain_address: str) -> None:
     page = read_page(context, plain_address)
     assert [plugin for plugin in page["plugins"] if plugin.startswith("ownlab")] == []
@@ -99,11 +98,11 @@ def test_plain_jupyter_lab_is_unchanged(context: BrowserContext, plain_address: 
     assert REPLACED - set(page["activated"]) == set()
 
 
-@pytest.mark.timeout(2 * START_SECONDS)
 def test_lab_has_the_plugins_of_ownlab(context: BrowserContext, lab: Lab) -> None:
     page = read_page(context, lab.up().page())
     assert REPLACEMENTS - set(page["activated"]) == set()
-    assert set(page["extensions"]) == {"ownlab", *OTHER_EXTENSIONS}
+    # The page of the proxy asks for a route that a lab replaces: page_extensions.py leaves it out.
+    assert set(page["extensions"]) == {"ownlab", *OTHER_EXTENSIONS} - {"@jupyterhub/jupyter-server-proxy"}
     assert REPLACED & set(page["plugins"]) == set()
     assert "ownlab" in page["settings"]
 

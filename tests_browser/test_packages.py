@@ -98,3 +98,37 @@ def test_a_failed_install_shows_the_reason(page: LabPage, lab: Lab, wheels: Path
     page.answer("Ok")
     notebook.run(0)
     expect(notebook.prompt(0)).to_have_text("[1]:")
+
+
+@pytest.mark.restarts_kernel
+def test_a_package_that_is_replaced_in_use_offers_a_restart(
+    page: LabPage, lab: Lab, wheels: Path, tmp_path: Path
+) -> None:
+    version = "import first_thing; print(first_thing.VERSION)"
+    name = write(
+        lab, "replace.ipynb", f"%pip -q install first-thing\n{version}", "!pip -q install first-thing", version
+    )
+    write_startup(lab, name, pip_variables(tmp_path / "place", wheels))
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    expect(notebook.output(0).last).to_contain_text("1.0")
+    notice = notebook.panel.locator(".ownlab-NotebookNotice")
+    make_wheel(wheels, "2.0", "first_thing")
+    notebook.run(1)
+    expect(notebook.output(1)).to_contain_text("This runtime still uses the old version of: first_thing.")
+    expect(notice).to_contain_text("This runtime still uses the old version of: first_thing.")
+    notebook.run(2)
+    expect(notebook.output(2)).to_have_text("1.0")
+    notebook.save()
+    page.page.reload()
+    notebook = Notebook(page.page).ready()
+    expect(notice).to_have_count(1)  # it belongs to the kernel, not to the page
+    notice.get_by_role("button", name="Restart runtime").click()
+    expect(notice).to_have_count(0)
+    notebook.ready()
+    notebook.run(2)
+    expect(notebook.output(2)).to_have_text("2.0")
+    page.page.reload()
+    notebook = Notebook(page.page).ready()
+    expect(notebook.output(1)).to_contain_text("still uses the old version")
+    expect(notice).to_have_count(0)

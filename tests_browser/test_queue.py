@@ -26,7 +26,7 @@ def taken(lab: Lab) -> list[str]:
 
 
 def test_a_waiting_runtime_starts_automatically_and_runs_its_cell(taken: list[str], page: LabPage, lab: Lab) -> None:
-    notebook = page.notebook(lab.write("fifth.ipynb", CARD, PRINT_CARDS))
+    notebook = page.notebook(lab.write("fifth.ipynb", CARD, PRINT_CARDS)).connect()
     expect(page.dialog).to_contain_text("fifth.ipynb has to wait for a card")
     for line in page.dialog.locator(".ownlab-Queue-cards li").all():
         expect(line).to_contain_text(re.compile(r"Card [0-3].*you, train-[0-3]\.ipynb, since \d\d:\d\d"))
@@ -46,8 +46,9 @@ def test_a_waiting_runtime_starts_automatically_and_runs_its_cell(taken: list[st
     expect(page.dialog).to_have_count(0)
 
 
+@pytest.mark.restarts_kernel
 def test_a_waiting_notebook_can_use_the_cpu_instead(taken: list[str], page: LabPage, lab: Lab) -> None:
-    notebook = page.notebook(lab.write("impatient.ipynb", CARD, PRINT_CARDS))
+    notebook = page.notebook(lab.write("impatient.ipynb", CARD, PRINT_CARDS)).connect()
     expect(page.dialog).to_contain_text("impatient.ipynb has to wait for a card")
     page.answer("Use the CPU")
     notebook.ready()

@@ -27,13 +27,13 @@ def test_a_runtime_is_shown_with_live_figures(page: LabPage, lab: Lab) -> None:
     expect(notebook.output(1)).to_have_text("held")
     wait_for(lambda: size_of(figure.inner_text()) > before + 250 * MIB, "the allocated memory is shown")
 
-    row = page.row("figures.ipynb")
-    expect(row).to_contain_text("1 × GTX 1080 Ti")
+    expect(page.row("figures.ipynb")).to_have_text(re.compile(r"^figures\.ipynb1 × GTX 1080 Ti · (idle )?\d+ s$"))
+    row = page.details("figures.ipynb")
     expect(row).to_contain_text(f"card {card['index']}")
     expect(row).to_contain_text(re.compile(r"(busy|idle) for \d+ s"))
     expect(row).to_contain_text(re.compile(r"1 units?/h"))
     cards = page.panel().get_by_role("region", name="Cards")
-    expect(cards.locator(".ownlab-Card").nth(card["index"])).to_contain_text("you, figures.ipynb, since")
+    expect(cards.locator(".ownlab-Card").nth(card["index"])).to_contain_text("you · figures.ipynb")
     expect(cards.get_by_text("free", exact=True)).to_have_count(3)
     graph = page.panel().get_by_role("region", name="The last minutes")
     expect(graph.get_by_role("img", name=re.compile("^RAM: .+ of .+ GiB")).locator("path").first).to_be_visible()
@@ -42,7 +42,7 @@ def test_a_runtime_is_shown_with_live_figures(page: LabPage, lab: Lab) -> None:
 def test_a_runtime_is_stopped_from_the_panel(page: LabPage, lab: Lab) -> None:
     notebook = page.notebook(lab.write("stopped.ipynb", CARD, PRINT_CARDS)).ready()
     kernel = lab.kernel_of("stopped.ipynb")
-    page.row("stopped.ipynb").get_by_role("button", name="Stop the runtime of stopped.ipynb").click()
+    page.details("stopped.ipynb").get_by_role("button", name="Stop the runtime of stopped.ipynb").click()
     expect(page.dialog).to_contain_text("Its variables and running work are lost")
     page.answer("Cancel")
     assert lab.runtime(kernel) is not None
@@ -53,7 +53,7 @@ def test_a_runtime_is_stopped_from_the_panel(page: LabPage, lab: Lab) -> None:
     expect(notebook.indicator).to_have_count(0)
     expect(page.panel().get_by_role("region", name="Cards").get_by_text("free", exact=True)).to_have_count(4)
     wait_for(
-        lambda: kernel not in [one["id"] for one in lab.get("api/kernels")], "the server no longer lists the kernel"
+        lambda: kernel not in [model["id"] for model in lab.get("api/kernels")], "the server no longer lists the kernel"
     )
     assert all(card["free_parts"] == 12 for card in lab.snapshot()["cards"])
     expect(page.dialog).to_have_count(0)
@@ -64,7 +64,9 @@ def test_changing_the_type_keeps_the_notebook_and_warns_of_losses(page: LabPage,
     notebook.run(0)
     expect(notebook.output(0)).to_have_text("kept")
     notebook.indicator.click()
-    page.page.get_by_role("dialog", name="This notebook’s runtime").get_by_role("button", name="Change type…").click()
+    page.page.get_by_role("dialog", name="This notebook’s runtime").get_by_role(
+        "button", name="Change runtime type…"
+    ).click()
     expect(page.dialog).to_contain_text("Its variables and running work are lost")
     expect(page.dialog).to_contain_text("The notebook, its outputs and your files are kept")
     page.dialog.locator(f'input[value="{CARD}"]').check()

@@ -14,10 +14,11 @@ def test_a_runtime_type_is_proposed(page: LabPage, lab: Lab) -> None:
     made["metadata"] |= {"accelerator": "GPU", "colab": {"gpuType": "T4", "odd": [1, None]}}
     for name in ("made-for-t4.ipynb", "stays.ipynb"):
         (lab.folder / name).write_text(json.dumps(made), encoding="utf-8")
-    notebook = page.notebook("made-for-t4.ipynb").ready()
+    notebook = page.notebook("made-for-t4.ipynb")
     expect(page.notification).to_contain_text(
         "This notebook was made for a T4 GPU. Run it on 1 × NVIDIA GeForce GTX 1080 Ti?"
     )
+    assert lab.get("api/sessions") == []  # nothing has been started for it
     page.notification.get_by_role("button", name="Run it there").click()
     expect(notebook.indicator).to_contain_text("1 × GTX 1080 Ti")
     wait_for(

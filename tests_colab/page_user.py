@@ -16,7 +16,7 @@ from tests_colab.cases.page_actions import IN_PAGE, Action, InPage
 __all__ = ["Done", "PageUser"]
 
 AT_ONCE = 5
-SECONDS = 90.0  # for one notebook among others, on a very busy machine
+SECONDS = 180.0  # for one notebook among others, on a very busy machine
 
 # The visible state of a notebook, also of one behind another.
 LOOK = """panel => {
@@ -58,6 +58,11 @@ class Opened:
         """Bring it to the front."""
         self.page.locator(f'#jp-main-dock-panel .lm-TabBar-tab[data-id="{self.tab}"]').click()
         expect(self.panel).to_be_visible()
+
+    def connect(self) -> None:
+        """Start its runtime."""
+        self.front()
+        self.panel.locator(".ownlab-Connect-button").click()
 
     def is_ready(self) -> bool:
         """Return whether its kernel is idle. Toolbars of notebooks behind others are not up to date."""
@@ -118,7 +123,7 @@ class Opened:
     def close(self) -> Done:
         """Save it, and close its tab."""
         self.front()
-        with self.page.expect_response(lambda answer: answer.request.method == "PUT" and self.path.name in answer.url):
+        with self.page.expect_response(lambda answer: "/ownlab/api/notebooks/write" in answer.url):
             self.page.keyboard.press("ControlOrMeta+s")
         self.page.locator(f'.lm-TabBar-tab[data-id="{self.tab}"] .lm-TabBar-tabCloseIcon').click()
         while self.panel.count():
@@ -182,6 +187,7 @@ class PageUser:
             )
             return not done
 
+        opened.connect()
         while is_not_yet(opened.is_ready(), "its kernel is there"):
             yield
         opened.front()

@@ -86,6 +86,7 @@ class Suite:
             "OWNLAB_HOME": str(base / "home"),
             "OWNLAB_STORE": str(base / "store"),
             "OWNLAB_CONFIG": str(base / "config.toml"),
+            "OWNLAB_ENVIRONMENTS_DEFAULT": "no",
             "OWNLAB_KERNELS": str(base / "share" / "kernels"),
             "OWNLAB_MACHINE": str(FOUR_CARDS),
             "IPYTHONDIR": str(base / "ipython"),

@@ -18,7 +18,7 @@ AT_ONCE = 4
 BY_NAME = {case.notebook: case for case in CASES}
 
 # A test waits for a run, which may wait for others on a very busy machine.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 class Runs:
@@ -80,8 +80,8 @@ def test_notebook(runs: Runs, case: Case) -> None:
     check_cells(ran.notebook, case.texts, case.displays)
     check_document(case, ran)
     if case.downloads is not None:
-        found = {str(path.relative_to(ran.outputs)) for path in ran.outputs.rglob("*") if path.is_file()}
-        assert found == set(case.downloads)
+        files = {str(path.relative_to(ran.outputs)) for path in ran.outputs.rglob("*") if path.is_file()}
+        assert files == set(case.downloads)
     for name, pattern in (case.downloads or {}).items():
         assert re.search(pattern, (ran.outputs / name).read_bytes().decode("latin-1"), re.DOTALL), name
     for name, pattern in case.drive.items():
@@ -101,8 +101,8 @@ def test_no_secret_is_left_anywhere(runs: Runs) -> None:
     runs.all_over()
     store = runs.suite.base / "home" / "secrets"
     for value, _ in SECRETS.values():
-        found = [path for path in runs.suite.files() if value.encode() in path.read_bytes()]
-        assert [path.parent for path in found] == [store]
+        files = [path for path in runs.suite.files() if value.encode() in path.read_bytes()]
+        assert [path.parent for path in files] == [store]
 
 
 def test_the_content_of_tabs_is_in_the_notebook(runs: Runs) -> None:
@@ -113,20 +113,22 @@ def test_the_content_of_tabs_is_in_the_notebook(runs: Runs) -> None:
 
 def test_nothing_is_left_running(runs: Runs) -> None:
     runs.all_over()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while runs.suite.processes() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert runs.suite.processes() == []
 
 
 def check_document(case: Case, ran: Ran) -> None:
-    """The written notebook contains all of the given one, and at most widget states and installed packages in addition."""
+    """The written notebook contains all of the given one, the Python that ran, and at most widget states and packages."""
     shows_widgets = case.notebook in WITH_WIDGETS
-    check_unchanged(ran.source, ran.notebook, bool(case.parameters), ("widgets",) if shows_widgets else ())
-    added = set(ran.notebook["metadata"]) - set(ran.source["metadata"])
+    replaced = ("language_info", *(("widgets",) if shows_widgets else ()))
+    check_unchanged(ran.source, ran.notebook, bool(case.parameters), replaced)
+    assert ran.notebook["metadata"]["language_info"]["name"] == "python"
+    added = set(ran.notebook["metadata"]) - set(ran.source["metadata"]) - {"language_info"}
     assert added <= ({"widgets"} if shows_widgets else set()) | ({"ownlab"} if case.notebook == "pip_local" else set())
 
 
 def test_installed_packages_are_remembered(runs: Runs) -> None:
-    found = runs.of("pip_local").notebook["metadata"]["ownlab"]
-    assert found == {"packages": {"pip": ["tinyshapes @ file:///content/tinyshapes-0.2-py3-none-any.whl"]}}
+    metadata = runs.of("pip_local").notebook["metadata"]["ownlab"]
+    assert metadata == {"packages": {"pip": ["tinyshapes @ file:///content/tinyshapes-0.2-py3-none-any.whl"]}}

@@ -44,18 +44,18 @@ def copy_by_hand(count: int = 200) -> float:
 def main() -> None:
     """Medians of each round, ours and theirs."""
     target = device.find_device(Request())
-    found: dict[str, dict[str, list[float]]] = {
+    timings: dict[str, dict[str, list[float]]] = {
         "product": {"ours": [], "theirs": []},
         "copy": {"ours": [], "theirs": []},
     }
     for _ in range(ROUNDS):
         ours = torch_operations.product(target, SECONDS, "bf16", SIZE)
-        found["product"]["ours"].append(statistics.median(ours.seconds))
-        found["product"]["theirs"].append(product_by_triton())
+        timings["product"]["ours"].append(statistics.median(ours.seconds))
+        timings["product"]["theirs"].append(product_by_triton())
         ours = torch_operations.copy_within(target, SECONDS, MIB)
-        found["copy"]["ours"].append(statistics.median(ours.seconds))
-        found["copy"]["theirs"].append(copy_by_hand())
-    sys.stdout.write(json.dumps({**found, "note": target.note}))
+        timings["copy"]["ours"].append(statistics.median(ours.seconds))
+        timings["copy"]["theirs"].append(copy_by_hand())
+    sys.stdout.write(json.dumps({**timings, "notes": target.notes}))
 
 
 if __name__ == "__main__":

@@ -40,10 +40,10 @@ def _held() -> None:
 def _tiny() -> None:
     """One block of one kernel after the other: a card that is "100 % busy" with one of its multiprocessors."""
     torch = _torch()
-    one = torch.ones(32, device="cuda")
+    tensor = torch.ones(32, device="cuda")
     torch.cuda._sleep(1_000_000)
     _ready(torch)
-    while one is not None:
+    while tensor is not None:
         for _ in range(50):
             torch.cuda._sleep(2_000_000)  # a kernel of one thread
         torch.cuda.synchronize()

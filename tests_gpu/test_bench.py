@@ -42,14 +42,14 @@ def asked(seconds: float = 300, **request: Any) -> list[dict[str, Any]]:
         command = [sys.executable, str(LAUNCH), "bench.run", str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as guest:
             assert guest.stdout is not None
-            said = [{**json.loads(line), "at": time.monotonic() - began} for line in guest.stdout]
+            events = [{**json.loads(line), "at": time.monotonic() - began} for line in guest.stdout]
             assert guest.wait(timeout=seconds) == 0
-    assert said[-1]["event"] == "done", said[-3:]
-    return said
+    assert events[-1]["event"] == "done", events[-3:]
+    return events
 
 
-def results(said: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in said if one["event"] == "result"}
+def results(events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {event["name"]: event for event in events if event["event"] == "result"}
 
 
 def beside() -> dict[str, Any]:
@@ -124,27 +124,27 @@ def benched(name: str, *arguments: str) -> tuple[dict[str, Any], float]:
 def test_the_default_profile_measures_everything_in_its_time_and_below_what_is_possible() -> None:
     """What it leaves in $OUT may be put into the library, if nothing else ran."""
     report, seconds = benched("h200.json")
-    for one in report["results"]:
-        state = one["after"] or {}
-        share = "" if one["share_of_peak"] is None else f"{one['share_of_peak']:.0%} of {one['limit']['what']}"
-        say(f"{one['name']:50} n={one['count']} {share} {state.get('clock_mhz')} MHz {state.get('throttle')}")
-    own = [one for one in report["skipped"] if one["group"] != "frameworks"]  # those may be built for the CPU alone
-    assert {one["reason"] for one in own} <= {"cache-cannot-be-avoided", "no-pillow", "unsupported"}, own
+    for result in report["results"]:
+        state = result["after"] or {}
+        share = "" if result["share_of_peak"] is None else f"{result['share_of_peak']:.0%} of {result['limit']['what']}"
+        say(f"{result['name']:50} n={result['count']} {share} {state.get('clock_mhz')} MHz {state.get('throttle')}")
+    own = [skip for skip in report["skipped"] if skip["group"] != "frameworks"]  # those may be built for the CPU alone
+    assert {skip["reason"] for skip in own} <= {"cache-cannot-be-avoided", "no-pillow", "unsupported"}, own
     assert seconds < 200
-    on_card = [one for one in report["results"] if one["device"] == "cuda:0" and one["group"] != "launch"]
+    on_card = [result for result in report["results"] if result["device"] == "cuda:0" and result["group"] != "launch"]
     assert len(on_card) >= 20
-    for one in on_card:
-        assert one["before"]["clock_mhz"], one["name"]
-        assert one["after"]["temperature_c"], one["name"]
-    assert [one["name"] for one in report["results"] if one["verdict"] == "above-limit"] == []
-    assert any(one["share_of_peak"] is not None for one in report["results"])
-    assert "matmul fp8 8192" in [one["name"] for one in report["results"]]
+    for result in on_card:
+        assert result["before"]["clock_mhz"], result["name"]
+        assert result["after"]["temperature_c"], result["name"]
+    assert [result["name"] for result in report["results"] if result["verdict"] == "above-limit"] == []
+    assert any(result["share_of_peak"] is not None for result in report["results"])
+    assert "matmul fp8 8192" in [result["name"] for result in report["results"]]
 
 
 def test_a_product_that_is_not_waited_for_seems_faster_than_any_card() -> None:
-    said = results(asked(profile="default", groups=["products", "launch"]))
-    true = statistics.median(said["batch matmul fp32 800"]["seconds"])
-    returned = statistics.median(said["launch of batch matmul fp32 800"]["seconds"])
+    measured = results(asked(profile="default", groups=["products", "launch"]))
+    true = statistics.median(measured["batch matmul fp32 800"]["seconds"])
+    returned = statistics.median(measured["launch of batch matmul fp32 800"]["seconds"])
     say(f"800×800×800: {true * 1e3:.1f} ms, and {returned * 1e6:.0f} µs until the call returns")
     assert returned < true / 20
 
@@ -152,15 +152,15 @@ def test_a_product_that_is_not_waited_for_seems_faster_than_any_card() -> None:
 def test_the_quick_profile_takes_less_than_half_a_minute() -> None:
     report, seconds = benched("bench-quick.json", "--quick")
     assert seconds < 30
-    names = {one["name"] for one in report["results"]}
+    names = {result["name"] for result in report["results"]}
     assert {"matmul bf16 8192", "memory copy 1024 MiB", "resnet50 training bf16 128"} <= names
 
 
 def test_with_little_memory_smaller_sizes_are_measured() -> None:
-    said = asked(profile="quick", groups=["training"], memory_bytes=4 * GIB)
-    skipped = [one["name"] for one in said if one.get("reason") == "out-of-memory"]
-    smaller = [name for name in results(said) if name.startswith("resnet50 training bf16")]
-    say(f"with 4 GiB: no {skipped}, but {sorted(results(said))}")
+    events = asked(profile="quick", groups=["training"], memory_bytes=4 * GIB)
+    skipped = [event["name"] for event in events if event.get("reason") == "out-of-memory"]
+    smaller = [name for name in results(events) if name.startswith("resnet50 training bf16")]
+    say(f"with 4 GiB: no {skipped}, but {sorted(results(events))}")
     assert "resnet50 training bf16 128" in skipped
     assert smaller
 
@@ -177,9 +177,9 @@ def load(name: str) -> Iterator[None]:
             working.kill()
 
 
-def test_beside_others_little_memory_is_taken_and_it_is_said() -> None:
+def test_on_a_card_in_use_little_memory_is_taken_and_a_note_says_so() -> None:
     with load("held"):
         plan, *rest = asked(profile="quick", groups=["memory"])
-    assert "others use this card" in plan["note"]
-    assert all("others use this card" in one["note"] for one in results(rest).values())
+    assert "Others use this card" in plan["notes"][0]
+    assert all("Others use this card" in " ".join(result["notes"]) for result in results(rest).values())
     assert results(rest)

@@ -34,8 +34,8 @@ def diagnosis(*arguments: str, **environment: str) -> tuple[int, dict[str, Any]]
     return ran.returncode, json.loads(ran.stdout)
 
 
-def codes(found: dict[str, Any]) -> set[str]:
-    return {finding["code"] for finding in found["findings"]}
+def codes(document: dict[str, Any]) -> set[str]:
+    return {finding["code"] for finding in document["findings"]}
 
 
 def test_a_working_card_is_named_in_the_first_line() -> None:
@@ -46,25 +46,25 @@ def test_a_working_card_is_named_in_the_first_line() -> None:
 
 
 def test_every_framework_is_proved() -> None:
-    code, found = diagnosis("--verify")
+    code, document = diagnosis("--verify")
     assert code == 0
-    assert found["verdict"]["gpu_work"] == "yes"
-    by_framework = {check["framework"]: check for check in found["checks"]}
+    assert document["verdict"]["gpu_work"] == "yes"
+    by_framework = {check["framework"]: check for check in document["checks"]}
     assert by_framework["torch"]["passed"]
     assert by_framework["torch"]["ran_on"].startswith("cuda")
 
 
-def test_hidden_cards_are_said_to_be_hidden() -> None:
-    code, found = diagnosis(CUDA_VISIBLE_DEVICES="")
+def test_hidden_cards_are_reported_as_hidden() -> None:
+    code, document = diagnosis(CUDA_VISIBLE_DEVICES="")
     assert code == 1
-    assert found["verdict"]["gpu_work"] == "no"
-    assert "hidden" in codes(found)
+    assert document["verdict"]["gpu_work"] == "no"
+    assert "hidden" in codes(document)
 
 
 def test_a_bad_entry_in_the_list_of_cards_is_found() -> None:
-    code, found = diagnosis(CUDA_VISIBLE_DEVICES="99")
+    code, document = diagnosis(CUDA_VISIBLE_DEVICES="99")
     assert code == 1
-    assert "hidden" in codes(found)
+    assert "hidden" in codes(document)
 
 
 def test_who_holds_the_card_is_named() -> None:
@@ -73,12 +73,12 @@ def test_who_holds_the_card_is_named() -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        _, found = diagnosis()
+        _, document = diagnosis()
         holder.communicate("", timeout=60)  # its standard input ends, and so does it
-    cards = found["machine"]["cards"]["value"]
+    cards = document["machine"]["cards"]["value"]
     assert cards[0]["memory_used"]["value"] >= 48 * 1024**3
     assert holder.pid in [process["pid"] for process in cards[0]["processes"].get("value", [])], cards[0]["processes"]
-    assert "held" in codes(found)
+    assert "held" in codes(document)
 
 
 def test_a_saved_machine_gives_the_same_diagnosis(tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def quietly(_: str) -> Iterator[None]:
 def device() -> Device:
     if PART == "predict":
         return Device("cpu", "", 1)
-    found = look(PYTHON)
-    assert found.kind == "cuda", "no card is seen by this Python's torch"
-    return found
+    device = look(PYTHON)
+    assert device.kind == "cuda", "no card is seen by this Python's torch"
+    return device
 
 
 @lru_cache(maxsize=1)
@@ -82,15 +82,15 @@ def side_by_side() -> dict[str, Future[Any]]:
 
 @lru_cache(maxsize=1)
 def examined() -> list[Examined]:
-    found: list[Examined] = side_by_side()["examined"].result()
-    atexit.register(lambda: sys.stderr.write(f"\n{table(found)}\n"))  # when pytest no longer catches what is printed
+    examined: list[Examined] = side_by_side()["examined"].result()
+    atexit.register(lambda: sys.stderr.write(f"\n{table(examined)}\n"))  # when pytest no longer catches what is printed
     if OUT is not None:
-        (OUT / "fit.txt").write_text(table(found) + "\n")
-    return found
+        (OUT / "fit.txt").write_text(table(examined) + "\n")
+    return examined
 
 
 def errors(what: str) -> dict[str, float]:
-    return {one.name: abs(one.errors()[what]) for one in examined() if what in one.errors()}
+    return {each.name: abs(each.errors()[what]) for each in examined() if what in each.errors()}
 
 
 def experiment(decode: int = 0) -> Experiment:
@@ -98,14 +98,14 @@ def experiment(decode: int = 0) -> Experiment:
 
 
 def predicted_and_run(request: Request, within: BatchRange | None = None, decode: int = 0) -> Fit:
-    found = experiment(decode).run(request, parse_goals(None, within))
-    assert isinstance(found, Fit), found
-    return found
+    measured = experiment(decode).run(request, parse_goals(None, within))
+    assert isinstance(measured, Fit), measured
+    return measured
 
 
 def test_every_configuration_is_predicted_and_runs() -> None:
-    assert {one.name: one.failures for one in examined() if one.failures} == {}
-    assert [one.name for one in examined() if one.measured and one.measured.out_of_memory] == []
+    assert {each.name: each.failures for each in examined() if each.failures} == {}
+    assert [each.name for each in examined() if each.measured and each.measured.out_of_memory] == []
     assert len(examined()) >= 25
 
 
@@ -133,14 +133,14 @@ def test_on_the_card() -> None:
 @needs_card
 def test_the_band_holds_what_was_reserved() -> None:
     missed, wide = {}, {}
-    for one in examined():
-        if one.predicted is None or one.measured is None or one.measured.memory is None:
+    for each in examined():
+        if each.predicted is None or each.measured is None or each.measured.memory is None:
             continue
-        (low, high), reserved = one.predicted.band, one.measured.memory.reserved_bytes
+        (low, high), reserved = each.predicted.band, each.measured.memory.reserved_bytes
         if not low <= reserved <= high:
-            missed[one.name] = (low // MIB, reserved // MIB, high // MIB)
+            missed[each.name] = (low // MIB, reserved // MIB, high // MIB)
         if high > 1.15 * low:
-            wide[one.name] = high / low
+            wide[each.name] = high / low
     assert missed == {}
     assert wide == {}
 
@@ -148,7 +148,7 @@ def test_the_band_holds_what_was_reserved() -> None:
 @needs_card
 def test_as_a_cap_the_prediction_suffices() -> None:
     """The upper end of the band is all that torch may reserve: no run fails."""
-    ran = {one.name: one.capped.out_of_memory for one in examined() if one.capped is not None}
+    ran = {each.name: each.capped.out_of_memory for each in examined() if each.capped is not None}
     assert {name: why for name, why in ran.items() if why is not None} == {}
     assert len(ran) >= 25
 
@@ -157,19 +157,19 @@ def test_as_a_cap_the_prediction_suffices() -> None:
 def test_parts_at_the_peak_are_those_of_the_prediction() -> None:
     """The parts that the allocator's history separates add up to the counters."""
     off: dict[str, object] = {}
-    for one in examined():
-        memory = one.measured.memory if one.measured else None
-        if one.predicted is None or memory is None:
+    for each in examined():
+        memory = each.measured.memory if each.measured else None
+        if each.predicted is None or memory is None:
             continue
         if memory.parts is None:
-            off[one.name] = memory.parts_reason
+            off[each.name] = memory.parts_reason
             continue
         if abs(sum(memory.parts.values()) / memory.allocated_bytes - 1) > 0.03:
-            off[one.name] = (memory.parts, memory.allocated_bytes)
+            off[each.name] = (memory.parts, memory.allocated_bytes)
         for kind in ("weights", "optimizer"):
-            predicted, found = one.predicted.parts[kind], memory.parts.get(kind, 0)
+            predicted, found = each.predicted.parts[kind], memory.parts.get(kind, 0)
             if abs(found - predicted) > max(4 * MIB, 0.02 * predicted):
-                off[f"{one.name} {kind}"] = (predicted, found)
+                off[f"{each.name} {kind}"] = (predicted, found)
     assert off == {}
 
 
@@ -178,9 +178,9 @@ def test_another_torch_predicts_the_same() -> None:
 
     T5 is left out: transformers 5.17 hands attention a bias of positions that no fused kernel takes; 5.22, one that they take.
     """
-    both = [(one.name, one.here, one.kept) for one in examined() if one.here is not None and one.kept is not None]
+    both = [(each.name, each.here, each.kept) for each in examined() if each.here is not None and each.kept is not None]
     assert [name for name, here, kept in both if here.parameters != kept.parameters] == []
-    far = {one.name: one.apart() for one in examined() if abs(one.apart().get("allocated", 0)) > 0.05}
+    far = {each.name: each.apart() for each in examined() if abs(each.apart().get("allocated", 0)) > 0.05}
     assert {name: apart for name, apart in far.items() if not name.startswith("t5_")} == {}
 
 
@@ -189,7 +189,7 @@ def test_measured_beside_predicted() -> None:
     side_by_side()  # they have ended then: times are taken with nobody beside
     with as_people_have_it():
         fit = predicted_and_run(GPT2)
-    RESULTS.say("gpt2", {"peak": fit.peak, "parts": fit.parts, "measured": fit.measured})
+    RESULTS.add("gpt2", {"peak": fit.peak, "parts": fit.parts, "measured": fit.measured})
     measured = fit.measured
     assert measured is not None
     assert measured.memory is not None
@@ -211,7 +211,7 @@ def test_the_biggest_batch_that_runs() -> None:
     with as_people_have_it():
         fit = predicted_and_run(request, BatchRange(1, 1 << 20))
     after = look(PYTHON).free_bytes
-    RESULTS.say("biggest", {"found": fit.biggest, "free_before": before, "free_after": after})
+    RESULTS.add("biggest", {"found": fit.biggest, "free_before": before, "free_after": after})
     assert fit.biggest is not None
     assert fit.biggest.batch is not None
     assert fit.biggest.fails is not None, fit.biggest
@@ -234,7 +234,7 @@ def decoded() -> Fit:
 @needs_traces
 def test_the_cache_of_decoding_is_as_large_as_predicted() -> None:
     fit: Fit = side_by_side()["decoded"].result()
-    RESULTS.say("decoding", {"predicted": fit.decoding, "measured": fit.measured})
+    RESULTS.add("decoding", {"predicted": fit.decoding, "measured": fit.measured})
     assert fit.decoding is not None
     assert fit.measured is not None
     assert fit.measured.decoding is not None
@@ -247,17 +247,17 @@ def test_the_cache_of_decoding_is_as_large_as_predicted() -> None:
 @needs_traces
 def test_calibration() -> None:
     """Measurements on an H200 equal what predictions assume; small models that show hidden memory agree."""
-    found: Calibration = side_by_side()["calibrated"].result()
-    RESULTS.say("calibration", found)
+    calibration: Calibration = side_by_side()["calibrated"].result()
+    RESULTS.add("calibration", calibration)
     with tempfile.TemporaryDirectory() as folder:
-        save_calibration(found, {"OWNLAB_HOME": folder})
-        assert load_calibrations({"OWNLAB_HOME": folder}) == (found,)
-    if found.device.capability == 9.0:
-        assert abs(found.workspace_bytes - 32 * MIB) <= 2 * MIB, "what traces take cuBLAS's workspace to be"
-    if "H200" in found.device.name:
-        ours, here = H200, found.context
+        save_calibration(calibration, {"OWNLAB_HOME": folder})
+        assert load_calibrations({"OWNLAB_HOME": folder}) == (calibration,)
+    if calibration.device.capability == 9.0:
+        assert abs(calibration.workspace_bytes - 32 * MIB) <= 2 * MIB, "what traces take cuBLAS's workspace to be"
+    if "H200" in calibration.device.name:
+        ours, here = H200, calibration.context
         assert abs(here.start - ours.start) <= 24 * MIB
         assert abs(here.start + here.matmul - ours.start - ours.matmul) <= 24 * MIB
         whole = sum(getattr(here, name) for name in here.__struct_fields__)
         assert abs(whole - sum(getattr(ours, name) for name in ours.__struct_fields__)) <= 32 * MIB
-    assert found.worst <= 0.05, found.checks
+    assert calibration.worst <= 0.05, calibration.checks

@@ -42,15 +42,17 @@ def test_a_model_on_the_card() -> None:
         loss = nn.CrossEntropyLoss(weight=weights)
         model = model_of(device)
         before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.get_rng_state()
-        found: dict[str, Any] = live.answer(
+        answer: dict[str, Any] = live.answer(
             live.LiveModel(model, inputs, lambda out: loss(out, targets)), {"target": ""}
         )
         after = torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.get_rng_state()
         assert before[:2] == after[:2]
         assert torch.equal(before[2], after[2])
-        assert all(one.is_cuda == (device == "cuda") and one.grad is None for one in model.parameters())
+        assert all(
+            parameter.is_cuda == (device == "cuda") and parameter.grad is None for parameter in model.parameters()
+        )
         model(inputs).sum().backward()  # it still computes
-        return found
+        return answer
 
     there, here = answered("cuda"), answered("cpu")
     assert there.get("error") is None, there["error"]

@@ -58,7 +58,7 @@ def test_every_framework_sees_each_card_by_name() -> None:
         assert all(device["compute_capability"] for device in answer["devices"]["value"]), answer
 
 
-def test_torch_tells_its_libraries_and_architectures() -> None:
+def test_torch_reports_its_libraries_and_architectures() -> None:
     answer = probe("torch")
     for fact in ("version", "cuda", "cudnn", "nccl"):
         assert answer[fact]["value"][0].isdigit(), answer[fact]

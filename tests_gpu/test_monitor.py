@@ -173,7 +173,7 @@ def ticks(child: NvmlChild) -> int:
 
 
 @pytest.mark.takes_the_card
-def test_watch_tells_of_the_block_and_puts_its_card_first() -> None:
+def test_watch_reports_on_the_block_and_puts_its_card_first() -> None:
     import torch
 
     import ownlab

@@ -71,8 +71,8 @@ class Lab:
 
     def sample(self, meter: UsageSampler) -> LiveUsage:
         """Once the child that asks NVML has answered."""
-        found: LiveUsage = wait_for(lambda: (now := meter.sample(self.store.runtimes(), self.devices)).cards and now)
-        return found
+        usage: LiveUsage = wait_for(lambda: (now := meter.sample(self.store.runtimes(), self.devices)).cards and now)
+        return usage
 
     def snapshot(self, figures: LiveUsage) -> Snapshot:
         return take_snapshot(self.store, read_devices(), resolve_lab_options(), self.types, figures)
@@ -138,8 +138,8 @@ def nvml_memory_of(pid: int) -> int | None:
     """Return the memory of a process in bytes according to nvidia-smi; None if it does not list this pid."""
     query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
     listed = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True).stdout
-    found = [line.split(", ") for line in listed.splitlines()]
-    return next((int(used) * 1024**2 for number, used in found if int(number) == pid), None)
+    rows = [line.split(", ") for line in listed.splitlines()]
+    return next((int(used) * 1024**2 for number, used in rows if int(number) == pid), None)
 
 
 def test_a_runtime_sees_exactly_its_card() -> None:
@@ -187,12 +187,12 @@ def test_two_halves_share_one_card() -> None:
     with laboratory() as lab:
         half = lab.type_of(1, 6)
         with lab.kernel(half) as (_, first), lab.kernel(half) as (_, second):
-            one, other = lab.store.leases()
-            assert one.device == other.device
-            assert execute(first, SEES) == execute(second, SEES) == f"1 {one.device}"
+            first_lease, second_lease = lab.store.leases()
+            assert first_lease.device == second_lease.device
+            assert execute(first, SEES) == execute(second, SEES) == f"1 {first_lease.device}"
             assert execute(first, FILLS) == execute(second, FILLS) == "held"
             with contextlib.closing(UsageSampler()) as meter:
-                card = next(each for each in lab.snapshot(lab.sample(meter)).cards if each.uuid == one.device)
+                card = next(each for each in lab.snapshot(lab.sample(meter)).cards if each.uuid == first_lease.device)
             assert (card.free_parts, len(card.holders)) == (0, 2)
             assert card.memory_used is not None
             assert card.memory_used > 4 * GIB

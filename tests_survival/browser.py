@@ -22,7 +22,7 @@ from tests_survival.compare import Shown, differences, shown
 from tests_survival.page import answer_to
 from tests_survival.scripts import Script, make_script
 
-__all__ = ["KINDS", "Outcome", "Served", "System", "browser", "run_all"]
+__all__ = ["KINDS", "Outcome", "Run", "Served", "System", "browser", "print_outcome", "run_all"]
 
 KINDS = ("close", "reload", "cut", "second", "away", "kill")
 IDLE = 1.5  # seconds without anything to do
@@ -36,7 +36,7 @@ TYPE_ANSWER = """([asked, answer]) => {
 }"""
 AWAY = 20.0  # seconds without any page
 STUCK = 12.0  # if a page still shows a cell as running so long after the kernel's last activity, it will not change
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 class System(Protocol):
@@ -109,20 +109,23 @@ class Run:
 
     def __init__(self, context: BrowserContext, system: System, network: Network, script: Script, path: str) -> None:
         self.context, self.system, self.network, self.path = context, system, network, path
-        self.client = httpx.Client(
-            headers={"Authorization": f"token {system.token}"}, timeout=PATIENCE, trust_env=False
-        )
+        self.client = self.make_client(system)
         (system.folder / path).write_text(json.dumps(script.notebook(system.kernel)), encoding="utf-8")
+
+    @staticmethod
+    def make_client(system: System) -> httpx.Client:
+        """Requests of the test itself."""
+        return httpx.Client(headers={"Authorization": f"token {system.token}"}, timeout=PATIENCE, trust_env=False)
 
     def undisturbed(self) -> tuple[Shown, float]:
         """Return the file's content after a run with a page that stays open, and the duration of the run."""
         page = self._open()
         began = self._run_all(page)
         took = self._until_idle([page]) - began
-        found = self._saved(page)
+        saved = self._saved(page)
         page.close()
         self._end()
-        return found, took
+        return saved, took
 
     def disturbed(self, kind: str, moment: float) -> Shown:
         """Return the file's content after a run with one interruption, a reopened page and a save."""
@@ -137,10 +140,10 @@ class Run:
             page.close()
         page = self._open()
         self._until_idle([page])
-        found = self._saved(page)
+        saved = self._saved(page)
         page.close()
         self._end()
-        return found
+        return saved
 
     def _close(self, pages: list[Page]) -> None:
         pages.pop().close()
@@ -177,6 +180,10 @@ class Run:
     def _ready(self, page: Page) -> None:
         page.wait_for_selector("#main .jp-NotebookPanel .jp-Notebook .jp-CodeCell")
         page.wait_for_selector("#jupyterlab-splash", state="detached")
+        connect = page.locator(".ownlab-Connect-button")  # plain JupyterLab starts a kernel without being asked
+        wait_for(lambda: self._kernel() is not None or connect.count() > 0, "the notebook has a kernel, or can connect")
+        if self._kernel() is None:
+            connect.first.click()
         wait_for(lambda: self._kernel() is not None, "the notebook has a kernel")
         page.wait_for_selector(
             ".jp-Notebook-ExecutionIndicator[data-status]:not([data-status='unknown'])", timeout=15_000
@@ -192,7 +199,7 @@ class Run:
         with contextlib.suppress(httpx.HTTPError):
             sessions = self.client.get(f"{self.system.url}/api/sessions").raise_for_status().json()
             # With jupyter-collaboration the session's path is prefixed with the drive's name.
-            return next((one["kernel"] for one in sessions if one["path"].endswith(self.path)), None)
+            return next((session["kernel"] for session in sessions if session["path"].endswith(self.path)), None)
         return None
 
     def _until_idle(self, pages: list[Page]) -> float:
@@ -269,17 +276,17 @@ def run_all(system: System, seeds: Sequence[int], kinds: Sequence[str] = KINDS, 
                     print(f"{system.name}, seed {seed}: over in {took:.1f} s, nothing to interrupt", flush=True)
                     continue
                 moment = took * (0.1 + 0.8 * (seed * 0.618 % 1))
-                found = Run(context, system, network, script, f"run-{seed}.ipynb").disturbed(kind, moment)
-                outcomes.append(Outcome(seed, kind, differences(expected, found)))
+                outcome = Run(context, system, network, script, f"run-{seed}.ipynb").disturbed(kind, moment)
+                outcomes.append(Outcome(seed, kind, differences(expected, outcome)))
             except (BrowserError, AssertionError) as stuck:
                 outcomes.append(Outcome(seed, kind, [], f"{type(stuck).__name__}: {str(stuck)[:300]}"))
-            tell(system, outcomes[-1], ours)
+            print_outcome(system, outcomes[-1], ours)
     return outcomes
 
 
-def tell(system: System, outcome: Outcome, ours: bool) -> None:
+def print_outcome(system: System, outcome: Outcome, ours: bool) -> None:
     """Print one line, and the differences: all of ours, the beginning of others'."""
     word = f"not judged, {outcome.unjudged}" if outcome.unjudged else "wrong" if outcome.wrong else "right"
     print(f"{system.name}, seed {outcome.seed}, {outcome.kind}: {word}", flush=True)
-    for one in outcome.wrong if ours else outcome.wrong[:1]:
-        print("  - " + one.replace("\n", "\n    ")[: 2000 if ours else 400], flush=True)
+    for fault in outcome.wrong if ours else outcome.wrong[:1]:
+        print("  - " + fault.replace("\n", "\n    ")[: 2000 if ours else 400], flush=True)

@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 from tests.lab.server.conftest import LabServer, environ_for
-from tests_survival.browser import KINDS, run_all
+from tests_survival import browser
+from tests_survival.edits import browser as edits
 
 __all__: list[str] = []
 
@@ -35,14 +36,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", choices=KINDS, help="this interruption alone")
+    parser.add_argument("--edits", action="store_true", help="the notebooks are edited, too")
+    parser.add_argument("--kind", choices={*browser.KINDS, *edits.KINDS}, help="this interruption alone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         ours = Ours(Path(folder) / "lab")
         try:
             ours.start()
             seeds = range(options.seed, options.seed + options.runs)
-            outcomes = run_all(ours, seeds, [options.kind] if options.kind else KINDS)
+            runner = edits if options.edits else browser
+            outcomes = runner.run_all(ours, seeds, [options.kind] if options.kind else runner.KINDS)
         finally:
             ours.lab.clear()
     wrong = [outcome.seed for outcome in outcomes if outcome.wrong or outcome.unjudged]

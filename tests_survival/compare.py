@@ -58,8 +58,8 @@ def _drawn(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def unlike(expected: list[str], found: list[str]) -> list[str]:
     """Report widgets that are in only one of the lists."""
-    wrong = [f"a widget is missing: {one}" for one in expected if expected.count(one) > found.count(one)]
-    return wrong + [f"a widget is wrong: {one}" for one in found if found.count(one) > expected.count(one)]
+    wrong = [f"a widget is missing: {widget}" for widget in expected if expected.count(widget) > found.count(widget)]
+    return wrong + [f"a widget is wrong: {widget}" for widget in found if found.count(widget) > expected.count(widget)]
 
 
 def _text_joined(output: dict[str, Any]) -> dict[str, Any]:
@@ -73,35 +73,40 @@ def _text_joined(output: dict[str, Any]) -> dict[str, Any]:
 
 
 def _joined(value: Any) -> Any:
-    lines = isinstance(value, list) and value and all(isinstance(one, str) for one in value)
+    lines = isinstance(value, list) and value and all(isinstance(line, str) for line in value)
     return "".join(value) if lines else value
 
 
 def _times(execution: dict[str, str] | None) -> list[str] | str:
     """Which timestamps there are; or what is wrong with them."""
-    if not execution:
+    times = {name: moment for name, moment in (execution or {}).items() if name != "ownlab.person"}  # who ran it
+    if not times:
         return []
-    first, last = execution.get(TIMES[0], ""), execution.get(TIMES[-1], "9")
-    in_order = all(first <= moment <= last for moment in execution.values())
-    return sorted(execution) if in_order else f"not in order: {execution}"
+    first, last = times.get(TIMES[0], ""), times.get(TIMES[-1], "9")
+    in_order = all(first <= moment <= last for moment in times.values())
+    return sorted(times) if in_order else f"not in order: {times}"
 
 
 def _without_ids(text: str, known: dict[str, str]) -> str:
     text = PLACES.sub("PLACE", text)
-    return IDS.sub(lambda found: known.setdefault(found[0], f"id-{len(known)}"), text)
+    return IDS.sub(lambda match: known.setdefault(match[0], f"id-{len(known)}"), text)
 
 
 def differences(expected: Shown, found: Shown) -> list[str]:
     """One paragraph for each cell that differs."""
     if [cell["id"] for cell in expected] != [cell["id"] for cell in found]:
         return ["the cells themselves differ"]
-    return [f"{one['id']}:\n{_diff(one, other)}" for one, other in zip(expected, found, strict=True) if one != other]
+    return [
+        f"{wanted['id']}:\n{_diff(wanted, shown)}"
+        for wanted, shown in zip(expected, found, strict=True)
+        if wanted != shown
+    ]
 
 
 def _diff(expected: dict[str, Any], found: dict[str, Any]) -> str:
-    one, other = (
+    expected_lines, found_lines = (
         json.dumps(cell, indent=1, sort_keys=True, ensure_ascii=False).replace("\\n", "\\n\n").splitlines()
         for cell in (expected, found)
     )
-    changed = list(difflib.unified_diff(one, other, "expected", "found", lineterm="", n=1))
+    changed = list(difflib.unified_diff(expected_lines, found_lines, "expected", "found", lineterm="", n=1))
     return "\n".join(changed[:40]) + (f"\n… {len(changed) - 40} lines more" if len(changed) > 40 else "")

@@ -36,8 +36,8 @@ def plan(seed: int, most: int = 5, without: tuple[str, ...] = ()) -> list[Interr
     chance = random.Random(f"interruptions {seed}")
     kinds = {kind: weight for kind, weight in KINDS.items() if kind not in without}
     names = chance.choices(list(kinds), list(kinds.values()), k=chance.randint(1, most))
-    found = [
+    interruptions = [
         Interruption(chance.random(), name, chance.choice((0.0, 0.2, 1.5)) * chance.random(), chance.random() < 0.5)
         for name in names
     ]
-    return sorted(found)
+    return sorted(interruptions)

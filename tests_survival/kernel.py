@@ -116,7 +116,7 @@ class Kernel:
 
     def follow(self, msg_id: str, area: Area, timed: bool) -> Future:
         """Create a cell's future; the previous one is disposed of."""
-        for old in [one for one in self.futures.values() if one.area is area]:
+        for old in [future for future in self.futures.values() if future.area is area]:
             del self.futures[old.msg_id]
         area.begin()
         self.taking = {comm: taken for comm, taken in self.taking.items() if taken != msg_id}

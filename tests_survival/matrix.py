@@ -79,10 +79,10 @@ class Matrix:
         kept = self.cache / f"{script.seed}-{zlib.crc32(repr(script).encode()):x}.json" if self.cache else None
         if kept is not None and kept.exists():
             return Reference(*json.loads(kept.read_text(encoding="utf-8")))
-        found = await reference(self.site, self.lab.folder, script, f"plain-{script.seed}.ipynb")
+        expected = await reference(self.site, self.lab.folder, script, f"plain-{script.seed}.ipynb")
         if kept is not None:
-            kept.write_text(json.dumps(found), encoding="utf-8")
-        return found
+            kept.write_text(json.dumps(expected), encoding="utf-8")
+        return expected
 
     async def leave(self) -> None:
         """Close all connections to the server, before the event loop ends."""
@@ -91,29 +91,31 @@ class Matrix:
     async def batch(self, seeds: Sequence[int], most: int) -> list[Outcome]:
         """Run several notebooks at once: first all undisturbed, then all with interruptions."""
         expected = await asyncio.gather(*(self.expected(make_script(seed)) for seed in seeds))
-        return await asyncio.gather(*(self._run(seed, most, one) for seed, one in zip(seeds, expected, strict=True)))
+        return await asyncio.gather(
+            *(self._run(seed, most, undisturbed) for seed, undisturbed in zip(seeds, expected, strict=True))
+        )
 
     async def _run(self, seed: int, most: int, expected: Reference) -> Outcome:
         began = time.monotonic()
-        one = Run(self.site, self.lab.folder, make_script(seed), f"run-{seed}.ipynb", self.strike)
+        run = Run(self.site, self.lab.folder, make_script(seed), f"run-{seed}.ipynb", self.strike)
         try:
-            faults = await one.go(expected, plan(seed, most))
+            faults = await run.go(expected, plan(seed, most))
         except Exception as failed:  # noqa: BLE001 - one run that breaks is one fault; the others go on
-            faults = [*one.faults, "broke: " + "".join(traceback.format_exception(failed))]
-        return Outcome(seed, time.monotonic() - began, one.happened, faults)
+            faults = [*run.faults, "broke: " + "".join(traceback.format_exception(failed))]
+        return Outcome(seed, time.monotonic() - began, run.happened, faults)
 
     async def steady(self, seeds: Sequence[int]) -> list[Outcome]:
         """Check that scripts show the same twice: a difference would be a fault of the script."""
-        found = []
+        outcomes = []
         for seed in seeds:
             script = make_script(seed)
-            one, two = [await reference(self.site, self.lab.folder, script, f"{n}-{seed}.ipynb") for n in "ab"]
-            wrong = [*differences(one.cells, two.cells), *unlike(one.widgets, two.widgets)]
-            found.append(Outcome(seed, one.seconds, [], wrong))
-        return found
+            first, second = [await reference(self.site, self.lab.folder, script, f"{n}-{seed}.ipynb") for n in "ab"]
+            wrong = [*differences(first.cells, second.cells), *unlike(first.widgets, second.widgets)]
+            outcomes.append(Outcome(seed, first.seconds, [], wrong))
+        return outcomes
 
 
-def tell(outcome: Outcome) -> None:
+def print_outcome(outcome: Outcome) -> None:
     """Print one line for a successful run, everything for a failed one."""
     print(f"seed {outcome.seed}: {'wrong' if outcome.faults else 'right'}, {outcome.seconds:.1f} s", flush=True)
     if outcome.faults:
@@ -128,10 +130,10 @@ async def run_all(matrix: Matrix, options: argparse.Namespace) -> list[Outcome]:
     outcomes: list[Outcome] = []
     for begin in range(0, len(seeds), options.at_once):
         some = seeds[begin : begin + options.at_once]
-        found = await (matrix.steady(some) if options.steady else matrix.batch(some, options.interruptions))
-        for outcome in found:
-            tell(outcome)
-        outcomes += found
+        batch = await (matrix.steady(some) if options.steady else matrix.batch(some, options.interruptions))
+        for outcome in batch:
+            print_outcome(outcome)
+        outcomes += batch
     await matrix.leave()
     return outcomes
 
@@ -162,7 +164,7 @@ def main() -> int:
     )
     print("\n".join(matrix.troubles))
     if options.json:
-        options.json.write_text(json.dumps([one._asdict() for one in outcomes], indent=1), encoding="utf-8")
+        options.json.write_text(json.dumps([outcome._asdict() for outcome in outcomes], indent=1), encoding="utf-8")
     return 1 if wrong or matrix.troubles else 0
 
 

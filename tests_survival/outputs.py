@@ -126,7 +126,7 @@ class Area:
         self.cell["execution_count"] = content.get("execution_count")
         if content.get("status") != "ok":
             return
-        pages = [one for one in content.get("payload") or [] if one.get("source") == "page"]
+        pages = [payload for payload in content.get("payload") or [] if payload.get("source") == "page"]
         if pages:
             self.outputs.add({"output_type": "display_data", "data": pages[0]["data"], "metadata": {}})
 

@@ -20,11 +20,11 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
-__all__ = ["Page", "Site", "answer_to"]
+__all__ = ["Page", "Site", "answer_to", "connect", "hang_up"]
 
 PROTOCOL = "v1.kernel.websocket.jupyter.org"
 CONTROL = "jupyter.widget.control"
-PATIENCE = 60.0
+PATIENCE = 180.0
 AWAY = (OSError, HTTPClientError, httpx.TransportError, StreamClosedError, WebSocketClosedError)
 
 
@@ -64,7 +64,9 @@ class Site:
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self.headers = url, {"Authorization": f"token {token}"}
-        self.client = httpx.AsyncClient(headers=self.headers, timeout=PATIENCE, trust_env=False)
+        # Without a limit: requests that are cancelled while a server dies keep their place in the pool.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        self.client = httpx.AsyncClient(headers=self.headers, timeout=PATIENCE, trust_env=False, limits=limits)
         self.ending = False  # while it is being stopped, a server may answer anything
 
     async def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
@@ -115,10 +117,7 @@ class Page:
 
     async def open(self) -> Page:
         """Open or reload the notebook's address."""
-        response = await self.site.ask("GET", f"/api/contents/{self.path}?type=notebook&content=1")
-        model = response.json()
-        self.notebook, self.modified = model["content"], model["last_modified"]
-        self.areas = {cell["id"]: Area(cell) for cell in self.notebook["cells"] if cell["cell_type"] == "code"}
+        response = await self.load()
         kernel = self.notebook["metadata"]["kernelspec"]["name"]
         body = {"path": self.path, "name": self.path, "type": "notebook", "kernel": {"name": kernel}}
         made = await self.site.ask("POST", "/api/sessions", json=body)
@@ -131,10 +130,20 @@ class Page:
         self._ask_for_widgets()
         return self
 
+    async def load(self) -> httpx.Response:
+        """Read the notebook."""
+        response = await self.site.ask("GET", f"/api/contents/{self.path}?type=notebook&content=1")
+        model = response.json()
+        self.notebook, self.modified = model["content"], model["last_modified"]
+        self.areas = {cell["id"]: Area(cell) for cell in self.notebook["cells"] if cell["cell_type"] == "code"}
+        return response
+
     async def close(self) -> None:
         """Close the tab without saving."""
         for task in self._tasks:
-            task.cancel()
+            while not task.done():  # it takes a cancellation that comes together with a cut for the cut
+                task.cancel()
+                await asyncio.wait([task], timeout=0.1)
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks.clear()
@@ -144,32 +153,32 @@ class Page:
         """Lose the network without notice; the page continues by itself."""
         socket, self._socket = self._socket, None
         if socket is not None:
-            _hang_up(socket)
+            hang_up(socket)
 
     # --- attaching -----------------------------------------------------------------------------------------------------
 
     async def executions(self, after: int) -> dict[str, Any]:
         """Return what the server knows about the kernel's cells."""
-        found = await self.site.ask("GET", f"/ownlab/api/runtimes/{self.kernel_id}/attach?after={after}")
-        answer: dict[str, Any] = found.json()
+        attachment = await self.site.ask("GET", f"/ownlab/api/runtimes/{self.kernel_id}/attach?after={after}")
+        answer: dict[str, Any] = attachment.json()
         return answer
 
     async def _attach(self, why: str = "opened") -> None:
         """Replay cells that run or have changed from their beginning. Other messages wait meanwhile."""
         self._held = [] if self._held is None else self._held
-        found = await self.executions(self.position)
-        for one in found["executions"]:
-            area = self.areas.get(one["cell"] or "")
-            if area is None or (one["msg_id"] in self.kernel.futures and why == "strange"):
+        attachment = await self.executions(self.position)
+        for execution in attachment["executions"]:
+            area = self.areas.get(execution["cell"] or "")
+            if area is None or (execution["msg_id"] in self.kernel.futures and why == "strange"):
                 continue
-            self._known.add(one["msg_id"])
-            self._replayed[one["msg_id"]] = found["position"]
-            self.kernel.follow(one["msg_id"], area, bool(one["request"]["metadata"].get("recordTiming")))
-            for message in one["messages"]:
+            self._known.add(execution["msg_id"])
+            self._replayed[execution["msg_id"]] = attachment["position"]
+            self.kernel.follow(execution["msg_id"], area, bool(execution["request"]["metadata"].get("recordTiming")))
+            for message in execution["messages"]:
                 self.kernel.handle({"buffers": [], **message})
-        self.kernel.taking = dict(found["capturing"])  # now: what was retold, no Output has taken
+        self.kernel.taking = dict(attachment["capturing"])  # now: what was retold, no Output has taken
         if why != "strange":
-            self.position = max(self.position, found["position"])
+            self.position = max(self.position, attachment["position"])
         held, self._held = self._held, None
         for number, message in held:
             self._handle(number, message)
@@ -214,12 +223,7 @@ class Page:
         query = f"session_id={self.session}" + (f"&ownlab_after={self._received()}" if self.following else "")
         address = f"{self.site.url.replace('http', 'ws', 1)}/api/kernels/{self.kernel_id}/channels?{query}"
         request = HTTPRequest(address, headers=self.site.headers, connect_timeout=5, request_timeout=20)
-        opening = asyncio.ensure_future(websocket_connect(request, subprotocols=[PROTOCOL], max_message_size=1 << 30))
-        try:
-            socket = self._socket = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_hang_up_when_open)  # tornado would open it anyway
-            raise
+        socket = self._socket = await connect(request, [PROTOCOL])
         for data in list(self.pending.values()):
             await socket.write_message(data, binary=True)
         if not self.following:
@@ -248,7 +252,7 @@ class Page:
                 future.area.answer(word["value"])
         elif kind == "behind":
             self._begin_attach("behind")
-        elif kind != "hello":
+        elif kind not in ("hello", "died"):
             self.faults.append(f"the server answered {word}")
 
     def _begin_attach(self, why: str) -> None:
@@ -341,8 +345,8 @@ class Page:
         """Save as the page does. Return whether somebody else had written the file meanwhile."""
         seen = {"X-Ownlab-Seen": f"{self.kernel_id}/{self.position}"} if self.following else {}
         body = {"type": "notebook", "format": "json", "content": self.as_notebook()}
-        found = await self.site.ask("GET", f"/api/contents/{self.path}?content=0")
-        conflict = _later(found.json()["last_modified"], self.modified)
+        contents = await self.site.ask("GET", f"/api/contents/{self.path}?content=0")
+        conflict = _later(contents.json()["last_modified"], self.modified)
         wrote = await self.site.ask("PUT", f"/api/contents/{self.path}", json=body, headers=seen)
         self.modified = wrote.json()["last_modified"]
         return conflict
@@ -377,7 +381,7 @@ class Page:
         msg_id: str = "",
     ) -> str:  # fmt: skip
         header = {"msg_id": msg_id or uuid.uuid4().hex, "msg_type": kind, "session": self.session, "username": "a person",
-                  "date": datetime.now(timezone.utc).isoformat(), "version": "5.3"}  # fmt: skip
+                  "date": datetime.fromtimestamp(time.time(), timezone.utc).isoformat(), "version": "5.3"}  # fmt: skip
         data = pack(channel, {"header": header, "parent_header": parent, "metadata": metadata, "content": content})
         if self.following or self._socket is None:
             self.pending[header["msg_id"]] = data
@@ -387,19 +391,29 @@ class Page:
         return str(header["msg_id"])
 
 
-def _hang_up(socket: WebSocketClientConnection) -> None:
+async def connect(request: HTTPRequest, protocols: list[str] | None = None) -> WebSocketClientConnection:
+    """Open a websocket. If the caller is cancelled meanwhile, it is closed: tornado would open it anyway."""
+    opening = asyncio.ensure_future(websocket_connect(request, subprotocols=protocols, max_message_size=1 << 30))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(hang_up_when_open)
+        raise
+
+
+def hang_up(socket: WebSocketClientConnection) -> None:
     """Close without notice to the other side."""
     if socket.protocol is not None:
         socket.protocol._abort()
     socket.close()
 
 
-def _hang_up_when_open(opening: asyncio.Future[WebSocketClientConnection]) -> None:
+def hang_up_when_open(opening: asyncio.Future[WebSocketClientConnection]) -> None:
     if not opening.cancelled() and opening.exception() is None:
-        _hang_up(opening.result())
+        hang_up(opening.result())
 
 
-def _later(one: str, other: str) -> bool:
+def _later(first: str, second: str) -> bool:
     """JupyterLab waits half a second."""
-    moments = [datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (one, other)]
+    moments = [datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (first, second)]
     return (moments[0] - moments[1]).total_seconds() > 0.5

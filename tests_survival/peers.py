@@ -16,10 +16,13 @@ from collections import Counter
 from pathlib import Path
 
 from tests.lab.server.conftest import unused_port
-from tests_survival.browser import KINDS, Outcome, Served, run_all
+from tests_survival import browser
+from tests_survival.browser import Outcome, Served
+from tests_survival.edits import browser as edits
 
 __all__: list[str] = []
 
+OURS = "ownlab"  # off, if the environment has it
 COLLABORATION = ("jupyter_server_ydoc", "jupyter_collaboration", "jupyter_server_nbmodel", "jupyter_server_fileid")
 PAGES = ("@jupyter/collaboration-extension", "@jupyter/docprovider-extension", "@datalayer/jupyter-server-nbmodel")
 # Those switch these off, even where they are off themselves.
@@ -33,9 +36,9 @@ def peer(venv: Path, root: Path, together: bool) -> Served:
     (folder / "work").mkdir(parents=True)
     (folder / "config" / "labconfig").mkdir(parents=True)
     if not together:
-        off = {"ServerApp": {"jpserver_extensions": dict.fromkeys(COLLABORATION, False)}}
+        off = {"ServerApp": {"jpserver_extensions": dict.fromkeys((OURS, *COLLABORATION), False)}}
         (folder / "config" / "jupyter_server_config.json").write_text(json.dumps(off))
-        pages = {"disabledExtensions": {**dict.fromkeys(PAGES, True), **dict.fromkeys(OWN, False)}}
+        pages = {"disabledExtensions": {**dict.fromkeys((OURS, *PAGES), True), **dict.fromkeys(OWN, False)}}
         (folder / "config" / "labconfig" / "page_config.json").write_text(json.dumps(pages))
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("JUPYTER", "OWNLAB", "VIRTUAL_ENV"))}
     environ = {
@@ -58,10 +61,13 @@ def peer(venv: Path, root: Path, together: bool) -> Served:
 
 def summary(name: str, outcomes: list[Outcome]) -> str:
     """Runs with losses or duplicates, by kind of interruption; runs that could not be judged are counted separately."""
-    judged = [one for one in outcomes if not one.unjudged]
-    runs, wrong = Counter(one.kind for one in judged), Counter(one.kind for one in judged if one.wrong)
-    kinds = ", ".join(f"{kind} {wrong[kind]} of {runs[kind]}" for kind in KINDS if runs[kind])
-    unjudged = ", ".join(one.kind for one in outcomes if one.unjudged) or "none"
+    judged = [outcome for outcome in outcomes if not outcome.unjudged]
+    runs, wrong = (
+        Counter(outcome.kind for outcome in judged),
+        Counter(outcome.kind for outcome in judged if outcome.wrong),
+    )
+    kinds = ", ".join(f"{kind} {wrong[kind]} of {runs[kind]}" for kind in runs)
+    unjudged = ", ".join(outcome.kind for outcome in outcomes if outcome.unjudged) or "none"
     return f"{name}: losses or doubles in {wrong.total()} of {len(judged)} runs ({kinds}); not judged: {unjudged}"
 
 
@@ -71,6 +77,7 @@ def main() -> int:
     parser.add_argument("venv", type=Path)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--edits", action="store_true", help="the notebooks are edited, too")
     parser.add_argument("--only", choices=("plain", "together"))
     options = parser.parse_args()
     seeds = range(options.seed, options.seed + options.runs)
@@ -82,10 +89,10 @@ def main() -> int:
             system = peer(options.venv.absolute(), Path(folder), together)
             system.start()
             try:
-                found = run_all(system, seeds, ours=False)
+                outcomes = (edits if options.edits else browser).run_all(system, seeds, ours=False)
             finally:
                 system.end(signal.SIGTERM)
-            lines.append(summary(system.name, found))
+            lines.append(summary(system.name, outcomes))
     print("\n".join(lines))
     return 0
 

@@ -22,7 +22,7 @@ from tests_survival.scripts import Script
 __all__ = ["Reference", "Run", "reference"]
 
 TYPE = "ownlab-cpu"
-PATIENCE = 60.0
+PATIENCE = 180.0
 Strike = Callable[[int, float], Awaitable[None]]
 
 
@@ -156,13 +156,15 @@ class Run:
         """Wait until all of these have ended in a page. A message that was lost with its page was sent again."""
 
         async def wait() -> None:
-            while any(not self._has_ended(one) for one in messages if one in self.sent):
+            while any(not self._has_ended(message) for message in messages if message in self.sent):
                 await asyncio.sleep(0.05)
 
         try:
             await asyncio.wait_for(wait(), seconds)
         except asyncio.TimeoutError:
-            left = sorted(self.sent[one] for one in messages if one in self.sent and not self._has_ended(one))
+            left = sorted(
+                self.sent[message] for message in messages if message in self.sent and not self._has_ended(message)
+            )
             raise TimeoutError(f"the page never shows the end of {', '.join(left)}") from None
 
     def _has_ended(self, message: str) -> bool:
@@ -172,62 +174,64 @@ class Run:
     # --- interruptions -------------------------------------------------------------------------------------------------
 
     async def _interrupt(self, planned: list[Interruption], duration: float) -> None:
-        for one in planned:
-            await asyncio.sleep(max(0.0, self._began + one.moment * duration - time.monotonic()))
-            self.happened.append(f"{time.monotonic() - self._began:.2f} s {one.kind}{' closed' if one.closed else ''}")
-            await getattr(self, f"_do_{one.kind}")(one)
+        for interruption in planned:
+            await asyncio.sleep(max(0.0, self._began + interruption.moment * duration - time.monotonic()))
+            self.happened.append(
+                f"{time.monotonic() - self._began:.2f} s {interruption.kind}{' closed' if interruption.closed else ''}"
+            )
+            await getattr(self, f"_do_{interruption.kind}")(interruption)
 
     async def _leave(self) -> None:
         page, self.page = await self._present(), None
-        self.ended |= {one for one, future in page.kernel.futures.items() if future.done}
+        self.ended |= {message for message, future in page.kernel.futures.items() if future.done}
         self.faults += page.faults
         await page.close()
 
     async def _come(self) -> None:
         """Open it again, and run again what was lost with the closed page, as a person would."""
         page = await Page(self.site, self.path).open()
-        unsure = [one for one in self.sent if one not in self.ended]
+        unsure = [message for message in self.sent if message not in self.ended]
         for patience in (0.0, 1.0):  # messages in flight when the page was closed may still arrive
             await asyncio.sleep(patience if unsure else 0.0)
-            found = (await page.executions(0))["executions"]
-            unsure = [one for one in unsure if one not in {reported["msg_id"] for reported in found}]
-            self.ended |= {reported["msg_id"] for reported in found if reported["state"] in ("done", "aborted")}
+            executions = (await page.executions(0))["executions"]
+            unsure = [message for message in unsure if message not in {reported["msg_id"] for reported in executions}]
+            self.ended |= {reported["msg_id"] for reported in executions if reported["state"] in ("done", "aborted")}
         for cell in [self.sent[message] for message in unsure if message in self.sent]:
             self.happened.append(f"{cell} had not left its page: run again")
             self._run(page, cell)
         self.page = page
 
-    async def _do_close(self, one: Interruption) -> None:
+    async def _do_close(self, interruption: Interruption) -> None:
         await self._leave()
-        await asyncio.sleep(one.seconds)
+        await asyncio.sleep(interruption.seconds)
         await self._come()
 
-    async def _do_reload(self, one: Interruption) -> None:
-        if one.closed:
-            await self._do_save(one)
+    async def _do_reload(self, interruption: Interruption) -> None:
+        if interruption.closed:
+            await self._do_save(interruption)
         await self._leave()
         await self._come()
 
-    async def _do_cut(self, one: Interruption) -> None:
+    async def _do_cut(self, interruption: Interruption) -> None:
         page = await self._present()
         page.online.clear()
         page.cut()
-        await asyncio.sleep(one.seconds)
+        await asyncio.sleep(interruption.seconds)
         page.online.set()
 
-    async def _do_second(self, one: Interruption) -> None:
+    async def _do_second(self, interruption: Interruption) -> None:
         if self.second is None:
             self.second = await Page(self.site, self.path).open()
-            self.second.answers = one.closed
+            self.second.answers = interruption.closed
 
-    async def _do_swap(self, one: Interruption) -> None:
+    async def _do_swap(self, interruption: Interruption) -> None:
         opened = await Page(self.site, self.path).open()
-        await asyncio.sleep(one.seconds)
+        await asyncio.sleep(interruption.seconds)
         await self._leave()
         await opened.close()
         await self._come()
 
-    async def _do_away(self, one: Interruption) -> None:
+    async def _do_away(self, interruption: Interruption) -> None:
         await self._until_taken(PATIENCE)
         page = await self._present()
         await self._leave()
@@ -239,22 +243,22 @@ class Run:
             await asyncio.sleep(0.3)
         await self._come()
 
-    async def _do_save(self, one: Interruption) -> None:
-        page = self.second if self.second is not None and one.seconds > 0.1 else await self._present()
+    async def _do_save(self, interruption: Interruption) -> None:
+        page = self.second if self.second is not None and interruption.seconds > 0.1 else await self._present()
         conflict = await page.save()
         if conflict and self._last_saver in (None, page):
             self.faults.append("the page would ask whether to overwrite a file that nobody but the server has written")
         self._last_saver = page
 
-    async def _do_kill(self, one: Interruption, signum: int = signal.SIGKILL) -> None:
-        if one.closed:
+    async def _do_kill(self, interruption: Interruption, signum: int = signal.SIGKILL) -> None:
+        if interruption.closed:
             await self._leave()
-        await self._strike(signum, one.seconds)
-        if one.closed:
+        await self._strike(signum, interruption.seconds)
+        if interruption.closed:
             await self._come()
 
-    async def _do_term(self, one: Interruption) -> None:
-        await self._do_kill(one, signal.SIGTERM)
+    async def _do_term(self, interruption: Interruption) -> None:
+        await self._do_kill(interruption, signal.SIGTERM)
 
     # --- what is there in the end --------------------------------------------------------------------------------------
 
@@ -271,7 +275,7 @@ class Run:
         fresh = self.page = await Page(self.site, self.path).open()
         self._compare(expected.cells, shown(fresh.as_notebook()), "in a page that was just opened")
         wrong = unlike(expected.widgets, widget_states(await fresh.widgets()))
-        self.faults += [f"{one} (reported by {fresh.widgets_by})" for one in wrong]
+        self.faults += [f"{fault} (reported by {fresh.widgets_by})" for fault in wrong]
         for each in (fresh, self.second):
             if each is not None:
                 await each.close()
@@ -282,11 +286,11 @@ class Run:
         deadline = time.monotonic() + PATIENCE
         while (wrong := differences(expected.cells, shown(page.as_notebook()))) and time.monotonic() < deadline:
             await asyncio.sleep(0.25)
-        self.faults += [f"{where}: {one}" for one in wrong]
+        self.faults += [f"{where}: {fault}" for fault in wrong]
 
     async def _check_get(self, expected: Reference, where: str) -> None:
-        found = await self.site.ask("GET", f"/api/contents/{self.path}?type=notebook&content=1")
-        self._compare(expected.cells, shown(found.json()["content"]), where)
+        contents = await self.site.ask("GET", f"/api/contents/{self.path}?type=notebook&content=1")
+        self._compare(expected.cells, shown(contents.json()["content"]), where)
 
     async def _check_file(self, expected: Reference, where: str) -> None:
         """Check the file, once the autosave has written it."""
@@ -297,11 +301,11 @@ class Run:
             if not wrong or time.monotonic() > deadline:
                 break
             await asyncio.sleep(0.25)
-        self.faults += [f"{where}: {one}" for one in wrong]
+        self.faults += [f"{where}: {fault}" for fault in wrong]
         try:
             nbformat.validate(notebook)
         except nbformat.ValidationError as invalid:
             self.faults.append(f"{where}: no valid notebook: {invalid.message}")
 
     def _compare(self, expected: Shown, found: Shown, where: str) -> None:
-        self.faults += [f"{where}: {one}" for one in differences(expected, found)]
+        self.faults += [f"{where}: {fault}" for fault in differences(expected, found)]

@@ -112,7 +112,7 @@ def _tqdm(make: _Maker) -> str:
 
 
 def _rich(make: _Maker) -> str:
-    one = make.random.choice(
+    statement = make.random.choice(
         (
             f"display(HTML('<b>{make.name('html')}</b>'))",
             f"display(Markdown('*{make.name('mark')}*'), metadata={{'a': {{'b': 1}}}})",
@@ -120,7 +120,7 @@ def _rich(make: _Maker) -> str:
             f"display({{'text/plain': '{make.name('raw')}', 'application/json': {{'x': [1, 2]}}}}, raw=True)",
         )
     )
-    return f"for i in range({make.n(1, 4)}):\n    {one}\n    nap({make.ms()})\n"
+    return f"for i in range({make.n(1, 4)}):\n    {statement}\n    nap({make.ms()})\n"
 
 
 def _display_id(make: _Maker) -> str:

@@ -31,7 +31,7 @@ async def run(matrix: Matrix) -> list[Outcome]:
 
 def test_nothing_is_lost_or_doubled(matrix: Matrix) -> None:
     outcomes = asyncio.run(run(matrix))
-    wrong = [(one.seed, one.happened, one.faults) for one in outcomes if one.faults]
+    wrong = [(outcome.seed, outcome.happened, outcome.faults) for outcome in outcomes if outcome.faults]
     assert not wrong
 
 
@@ -57,4 +57,4 @@ def test_a_delayed_clearing_waits_for_the_next_output() -> None:
     outputs.clear(wait=True)
     assert len(outputs.as_json()) == 1
     outputs.add({"output_type": "stream", "name": "stdout", "text": "two\n"})
-    assert [one["text"] for one in outputs.as_json()] == ["two\n"]
+    assert [output["text"] for output in outputs.as_json()] == ["two\n"]

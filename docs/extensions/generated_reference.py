@@ -13,11 +13,13 @@ from typing import Any
 
 import click
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 from ownlab.cli.main import COMMANDS, cli
 from ownlab.config.settings import NONE, PRESETS, SETTINGS, TABLES, UNITS, Setting
 from ownlab.render.documents import DOCUMENTS
 
+_log = logging.getLogger(__name__)
 _MARKER = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
@@ -28,7 +30,15 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _replace_markers(app: Sphinx, page: str, source: list[str]) -> None:
-    source[0] = _MARKER.sub(lambda marker: "\n".join(_GENERATORS[marker[1]]()), source[0])
+    def generated(marker: re.Match[str]) -> str:
+        generator = _GENERATORS.get(marker[1])
+        if generator is None:
+            known = ", ".join(_GENERATORS)
+            _log.warning("nothing generates %r; there are %s", marker[1], known, location=page, type="generated")
+            return ""
+        return "\n".join(generator())
+
+    source[0] = _MARKER.sub(generated, source[0])
 
 
 # --- commands -------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""After a build: every link, image and anchor of the HTML pages that stays within the site must lead somewhere.
+"""After a build: every link, image and anchor of the HTML pages without a host must lead to something within the site.
 
 Sphinx checks the references that it resolves itself; this also covers what themes and generated text write.
 """
@@ -43,20 +43,28 @@ def setup(app: Sphinx) -> dict[str, Any]:
 def _check(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.format != "html":
         return
-    pages = {path.resolve(): _Page(path) for path in Path(app.outdir).rglob("*.html") if "_static" not in path.parts}
-    for path, link in broken_links(pages):
-        _log.warning("%s: the link %s leads nowhere", path.relative_to(Path(app.outdir).resolve()), link, type="links")
+    site = Path(app.outdir).resolve()
+    for path, link in broken_links(site):
+        _log.warning("%s: the link %s leads to nothing in the site", path.relative_to(site), link, type="links")
 
 
-def broken_links(pages: dict[Path, _Page]) -> Iterator[tuple[Path, str]]:
-    """The links within the site whose file or anchor does not exist."""
+def broken_links(site: Path) -> Iterator[tuple[Path, str]]:
+    """The links without a host whose file or anchor does not exist in the folder of the site.
+
+    A file outside of it may exist on this machine, but not where the site is published.
+    """
+    pages = {
+        path: _Page(path) for path in sorted(site.rglob("*.html")) if "_static" not in path.relative_to(site).parts
+    }
     for path, page in pages.items():
         for link in page.links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if not target.exists() or (
-                parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors
+            if (
+                not target.is_relative_to(site)
+                or not target.exists()
+                or (parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors)
             ):
                 yield path, link

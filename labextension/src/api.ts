@@ -1,8 +1,35 @@
 /** All requests to ownlab's routes on the server. */
 import { URLExt } from '@jupyterlab/coreutils';
-import { type KernelMessage, ServerConnection } from '@jupyterlab/services';
+import type * as nbformat from '@jupyterlab/nbformat';
+import { type Contents, type KernelMessage, ServerConnection } from '@jupyterlab/services';
 import { failureMessage } from './failures';
-import type { Failure, Form, Forms, Proposal, Proposed, Secrets, Snapshot } from './records';
+import type {
+  Changes,
+  DeletedNotebook,
+  DeletedNotebooks,
+  DiskUse,
+  DoctorReport,
+  EnvironmentPlan,
+  Environments,
+  Failure,
+  Form,
+  Forms,
+  Leftovers,
+  NewEnvironment,
+  NotebookHistory,
+  Patch,
+  PlacedNotebook,
+  Proposal,
+  Proposed,
+  RemovablePackages,
+  RemovedPackages,
+  Secrets,
+  Snapshot,
+  StartPage,
+  Version,
+  VersionContent
+} from './records';
+import { RequestError } from './requestError';
 
 const ROOT = 'ownlab/api';
 
@@ -17,6 +44,22 @@ export interface IExecution {
   messages: Pick<KernelMessage.IMessage, 'channel' | 'header' | 'parent_header' | 'metadata' | 'content'>[];
 }
 
+/** The death of a kernel, in words. */
+export interface IDeath {
+  /** Seconds since 1970. */
+  at: number;
+  /** The cell that was running; null: none was. */
+  cell: string | null;
+  summary: string;
+}
+
+/** What a cell shows about the death of its kernel. */
+export interface IDeathNote {
+  msg_id: string;
+  cell: string | null;
+  output: nbformat.IError;
+}
+
 /** What a notebook needs to show running cells. */
 export interface IAttachment {
   position: number;
@@ -27,6 +70,8 @@ export interface IAttachment {
   asked: IExecution['messages'];
   /** What cells have installed, as in the message ownlab_packages; {}: nothing new for the page. */
   packages: object;
+  /** The last death of the kernel, if no cell was executed since. */
+  death: IDeath | null;
   executions: IExecution[];
 }
 
@@ -45,8 +90,30 @@ export async function fetchSnapshot(settings: ServerConnection.ISettings): Promi
   return (await parseResponse(response)) as Snapshot;
 }
 
-export async function stopRuntime(settings: ServerConnection.ISettings, id: string): Promise<void> {
-  await parseResponse(await request(settings, `runtimes/${encodeURIComponent(id)}/stop`, { method: 'POST', body: '{}' }));
+/** Begin to stop a runtime; `deleteContent`: its /content is removed when it has ended. */
+export async function stopRuntime(settings: ServerConnection.ISettings, id: string, { deleteContent = false } = {}): Promise<void> {
+  await post(settings, `${runtimePath(id)}/stop`, { delete_content: deleteContent });
+}
+
+/** Return what would be deleted with a runtime. */
+export async function fetchLeftovers(settings: ServerConnection.ISettings, id: string): Promise<Leftovers> {
+  return (await parseResponse(await request(settings, `${runtimePath(id)}/leftovers`, {}))) as Leftovers;
+}
+
+/** Packages that a notebook has installed in the environment of a runtime type. */
+export interface IInstalledPackages {
+  type: string;
+  pip: readonly string[];
+}
+
+/** Return which packages a factory reset would uninstall. */
+export async function fetchRemovable(settings: ServerConnection.ISettings, packages: IInstalledPackages): Promise<RemovablePackages> {
+  return (await post(settings, 'packages/removable', packages)) as RemovablePackages;
+}
+
+/** Uninstall packages, unless others need them. */
+export async function removePackages(settings: ServerConnection.ISettings, packages: IInstalledPackages): Promise<RemovedPackages> {
+  return (await post(settings, 'packages/remove', packages)) as RemovedPackages;
 }
 
 export async function extendRuntime(settings: ServerConnection.ISettings, id: string): Promise<void> {
@@ -118,6 +185,18 @@ export async function fetchColabMode(settings: ServerConnection.ISettings, id: s
   return response.status === 404 ? false : ((await parseResponse(response)) as { colab: boolean }).colab;
 }
 
+/** Return how full the disk with the lab's folder is; null: this server has no such route. */
+export async function fetchDiskUse(settings: ServerConnection.ISettings): Promise<DiskUse | null> {
+  const response = await request(settings, 'disk', {});
+  return response.status === 404 ? null : ((await parseResponse(response)) as DiskUse);
+}
+
+/** Return the widgets and renderers of environments that a page would have if it were loaded now. */
+export async function fetchPageExtensions(settings: ServerConnection.ISettings): Promise<{ name: string; version: string }[]> {
+  const response = await request(settings, 'page-extensions', {});
+  return ((await parseResponse(response)) as { extensions: { name: string; version: string }[] }).extensions;
+}
+
 /** Return another runtime type for which a notebook was written; null: it names none, or already has it. */
 export async function fetchProposal(
   settings: ServerConnection.ISettings,
@@ -146,13 +225,174 @@ export type SecretsChange =
   | { method: 'PUT'; body: { name: string; notebook: string; granted: boolean } }
   | { method: 'DELETE'; name: string };
 
-/** Open the stream of snapshots, with the same authentication as JupyterLab's sockets. */
+/** Fetch the environments, with the progress of builds; null: this server has no such route. */
+export async function fetchEnvironments(settings: ServerConnection.ISettings): Promise<Environments | null> {
+  const response = await request(settings, 'environments', {});
+  return response.status === 404 ? null : ((await parseResponse(response)) as Environments);
+}
+
+/** Start to build an environment; with a name alone, continue a build that did not end well. */
+export async function createEnvironment(settings: ServerConnection.ISettings, asked: Partial<NewEnvironment>): Promise<Environments> {
+  return (await parseResponse(await request(settings, 'environments', { method: 'POST', body: JSON.stringify(asked) }))) as Environments;
+}
+
+/** Return what an environment would need, and how large that is. Takes seconds. */
+export async function planEnvironment(settings: ServerConnection.ISettings, asked: Partial<NewEnvironment>): Promise<EnvironmentPlan> {
+  return (await parseResponse(await request(settings, 'environment-plan', { method: 'POST', body: JSON.stringify(asked) }))) as EnvironmentPlan;
+}
+
+/** Stop a build; what was downloaded is kept. */
+export async function cancelEnvironment(settings: ServerConnection.ISettings, name: string): Promise<Environments> {
+  return (await parseResponse(await request(settings, `environments/${encodeURIComponent(name)}/cancel`, { method: 'POST', body: '{}' }))) as Environments;
+}
+
+/** Remove an environment: the files of one that ownlab created are deleted, others are only taken from the list. */
+export async function removeEnvironment(settings: ServerConnection.ISettings, name: string): Promise<Environments> {
+  return (await parseResponse(await request(settings, `environments/${encodeURIComponent(name)}`, { method: 'DELETE' }))) as Environments;
+}
+
+/** Fetch the versions of a notebook, newest first. */
+export async function fetchHistory(settings: ServerConnection.ISettings, notebook: string): Promise<NotebookHistory> {
+  return (await parseResponse(await request(settings, `notebooks/history${URLExt.objectToQueryString({ notebook })}`, {}))) as NotebookHistory;
+}
+
+/** Fetch a version with its notebook. */
+export async function fetchVersion(settings: ServerConnection.ISettings, notebook: string, version: string): Promise<VersionContent> {
+  const query = URLExt.objectToQueryString({ notebook, version });
+  return (await parseResponse(await request(settings, `notebooks/history${query}`, {}))) as VersionContent;
+}
+
+/** Put a version in place of a notebook, and return its history. */
+export async function restoreVersion(settings: ServerConnection.ISettings, notebook: string, version: string): Promise<NotebookHistory> {
+  return (await post(settings, 'notebooks/history/restore', { notebook, version })) as NotebookHistory;
+}
+
+/** Name a version, or (without one) the notebook as it is now. */
+export async function nameVersion(
+  settings: ServerConnection.ISettings,
+  notebook: string,
+  version: string | null,
+  name: string | null
+): Promise<Version> {
+  return (await post(settings, 'notebooks/history/name', { notebook, version, name })) as Version;
+}
+
+/** Remove a version, and return the history. */
+export async function purgeVersion(settings: ServerConnection.ISettings, notebook: string, version: string): Promise<NotebookHistory> {
+  return (await post(settings, 'notebooks/history/purge', { notebook, version })) as NotebookHistory;
+}
+
+/** Fetch the notebooks of this lab that were deleted and can be restored. */
+export async function fetchDeleted(settings: ServerConnection.ISettings): Promise<readonly DeletedNotebook[]> {
+  return ((await parseResponse(await request(settings, 'notebooks/deleted', {}))) as DeletedNotebooks).notebooks;
+}
+
+/** Restore a deleted notebook, and return its path. */
+export async function restoreDeleted(settings: ServerConnection.ISettings, id: string): Promise<string> {
+  return ((await post(settings, 'notebooks/deleted', { id })) as { path: string }).path;
+}
+
+/** Fetch what the start page shows; null: this server has no such route. */
+export async function fetchStartPage(settings: ServerConnection.ISettings): Promise<StartPage | null> {
+  const response = await request(settings, 'start', {});
+  return response.status === 404 ? null : ((await parseResponse(response)) as StartPage);
+}
+
+/** Fetch the doctor's report; `again`: of a new examination, which takes seconds. */
+export async function fetchDoctorReport(settings: ServerConnection.ISettings, again: boolean): Promise<DoctorReport> {
+  return (await parseResponse(await request(settings, `doctor${again ? '?again=1' : ''}`, {}))) as DoctorReport;
+}
+
+/** Download the notebook at an address into a folder of the lab. */
+export async function openAddress(settings: ServerConnection.ISettings, address: string, folder: string): Promise<PlacedNotebook> {
+  return (await post(settings, 'notebooks/open', { address, folder })) as PlacedNotebook;
+}
+
+/** Copy an example into the lab's folder, unless it is there, and return its path. */
+export async function openExample(settings: ServerConnection.ISettings, name: string): Promise<string> {
+  return ((await post(settings, 'examples', { name })) as PlacedNotebook).path;
+}
+
+/** A notebook from the server; `version`: of the edits that it contains, null if the server stores none. */
+export interface ILoadedContents {
+  model: Contents.IModel;
+  version: number | null;
+}
+
+/** Fetch a file as JupyterLab does. `endpoint`: the drive's contents API. */
+export async function fetchContents(
+  settings: ServerConnection.ISettings,
+  endpoint: string,
+  path: string,
+  options: Contents.IFetchOptions = {}
+): Promise<ILoadedContents> {
+  const { contentProviderId: _, content, hash, format, ...others } = options;
+  // The notebook type cannot take a format.
+  const formats = format && options.type !== 'notebook' ? { format } : {};
+  const query = URLExt.objectToQueryString({ ...others, ...formats, content: content ? '1' : '0', hash: hash ? '1' : '0' });
+  const url = URLExt.join(settings.baseUrl, endpoint, URLExt.encodeParts(path)) + query;
+  const response = await ServerConnection.makeRequest(url, {}, settings);
+  if (response.status !== 200) {
+    throw await ServerConnection.ResponseError.create(response);
+  }
+  const version = response.headers.get('X-Ownlab-Version');
+  return { model: (await response.json()) as Contents.IModel, version: version === null ? null : Number(version) };
+}
+
+const DAMAGED_STATUS = 422;
+
+/** Return whether the server has the file of a notebook, but it is damaged. */
+export function isDamage(reason: unknown): reason is ServerConnection.ResponseError {
+  return reason instanceof ServerConnection.ResponseError && reason.response.status === DAMAGED_STATUS;
+}
+
+/** A request with a larger body cannot outlive its page. */
+const MAX_KEEPALIVE_BYTES = 30_000;
+
+/** Send edits of a notebook. The request is completed even if the page is closed meanwhile, unless it is large. */
+export async function sendEdits(settings: ServerConnection.ISettings, patch: Patch): Promise<Changes> {
+  const body = JSON.stringify(patch);
+  const keepalive = 3 * body.length < MAX_KEEPALIVE_BYTES || new Blob([body]).size < MAX_KEEPALIVE_BYTES;
+  return (await parseEdits(await request(settings, 'notebooks/edits', { method: 'POST', body, keepalive }))) as Changes;
+}
+
+/** Fetch what has changed in a notebook after a version. */
+export async function fetchEdits(settings: ServerConnection.ISettings, notebook: string, version: number): Promise<Changes> {
+  return (await parseEdits(await request(settings, `notebooks/edits${URLExt.objectToQueryString({ notebook, version })}`, {}))) as Changes;
+}
+
+/** Write the file of a notebook, with all edits. */
+export async function writeNotebook(settings: ServerConnection.ISettings, notebook: string): Promise<Contents.IModel> {
+  const init = { method: 'POST', body: JSON.stringify({ notebook }) };
+  return (await parseResponse(await request(settings, 'notebooks/write', init))) as Contents.IModel;
+}
+
+/** Dismiss the mark of a recovered cell. */
+export async function dismissRecovered(settings: ServerConnection.ISettings, notebook: string, cell: string): Promise<void> {
+  await parseResponse(await request(settings, 'notebooks/recovered', { method: 'POST', body: JSON.stringify({ notebook, cell }) }));
+}
+
+/** Open the stream of new versions of notebooks. */
+export function openChanges(settings: ServerConnection.ISettings): WebSocket {
+  return openSocket(settings, 'notebooks/changes');
+}
+
+/** Open the stream of snapshots. */
 export function openStream(settings: ServerConnection.ISettings): WebSocket {
-  let url = URLExt.join(settings.wsUrl, ROOT, 'stream');
+  return openSocket(settings, 'stream');
+}
+
+/** Open a socket with the same authentication as JupyterLab's. */
+function openSocket(settings: ServerConnection.ISettings, path: string): WebSocket {
+  let url = URLExt.join(settings.wsUrl, ROOT, path);
   if (settings.appendToken && settings.token) {
     url += `?token=${encodeURIComponent(settings.token)}`;
   }
   return new settings.WebSocket(url);
+}
+
+async function post(settings: ServerConnection.ISettings, path: string, body: object): Promise<unknown> {
+  return parseResponse(await request(settings, path, { method: 'POST', body: JSON.stringify(body) }));
 }
 
 function runtimePath(id: string): string {
@@ -161,6 +401,15 @@ function runtimePath(id: string): string {
 
 function request(settings: ServerConnection.ISettings, path: string, init: RequestInit): Promise<Response> {
   return ServerConnection.makeRequest(URLExt.join(settings.baseUrl, ROOT, path), init, settings);
+}
+
+/** Return the document, or throw a RequestError whoever has answered. */
+async function parseEdits(response: Response): Promise<unknown> {
+  try {
+    return await parseResponse(response);
+  } catch (reason) {
+    throw reason instanceof ServerConnection.ResponseError ? new RequestError(response.status, reason.message) : reason;
+  }
 }
 
 /** Return the document, or throw the error that the server reports. */
@@ -173,7 +422,7 @@ async function parseResponse(response: Response): Promise<unknown> {
     .json()
     .catch(() => null); // not ours: the page of a proxy
   if (isFailure(document)) {
-    throw new Error(failureMessage(document));
+    throw new RequestError(response.status, failureMessage(document));
   }
   throw await ServerConnection.ResponseError.create(response);
 }

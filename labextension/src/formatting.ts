@@ -93,6 +93,28 @@ export function runtimeName(runtime: Runtime, live: LiveSnapshot): string {
   return type ? typeName(type) : runtime.label;
 }
 
+/** The environment that `ownlab up` makes. Its types are named without it. */
+const DEFAULT_ENVIRONMENT = 'default';
+
+/** Return a short name of a type, with its environment if that is not the default one. */
+export function typeNameInEnvironment(type: RuntimeType): string {
+  const name = typeName(type);
+  return type.environment === DEFAULT_ENVIRONMENT ? name : text('{type} · {environment}', { type: name, environment: type.environment });
+}
+
+/** Return the environment of a runtime, in words; empty: it is not known. */
+export function describeEnvironment(runtime: Runtime, live: LiveSnapshot): string {
+  const environment = live.type(runtime.type)?.environment;
+  return environment === undefined ? '' : text('Environment: {environment}', { environment });
+}
+
+/** Return a short name of what a runtime has, with its environment if that is not the default one. */
+export function runtimeNameInEnvironment(runtime: Runtime, live: LiveSnapshot): string {
+  const name = runtimeName(runtime, live);
+  const environment = live.type(runtime.type)?.environment ?? DEFAULT_ENVIRONMENT;
+  return environment === DEFAULT_ENVIRONMENT ? name : text('{type} · {environment}', { type: name, environment });
+}
+
 /** Return the file name of a runtime's notebook, or a substitute if it has none. */
 export function notebookName(notebook: string): string {
   return notebook.split('/').at(-1) || text('no notebook');
@@ -111,6 +133,18 @@ export function describeActivity(runtime: Runtime, now: number): string {
     case 'running':
       return runtime.busy ? text('busy for {duration}', { duration }) : text('idle for {duration}', { duration });
   }
+}
+
+/** "3 min" while it is busy, "idle 3 min", "waiting, place 2"; with the time left once a limit is near. */
+export function describeActivityBriefly(runtime: Runtime, now: number): string {
+  if (runtime.state !== 'running') {
+    return describeActivity(runtime, now);
+  }
+  if (runtime.warned && runtime.ends_at !== null) {
+    return describeTimeLeft(runtime, now);
+  }
+  const duration = formatDuration(now - runtime.changed_at);
+  return runtime.busy ? duration : text('idle {duration}', { duration });
 }
 
 /** "42 min left"; empty if no limit applies. */
@@ -146,4 +180,9 @@ function formatUnits(amount: number): string {
 export function bookedMemory(runtime: Runtime): number | null {
   const shares = runtime.cards.map(card => card.booked);
   return shares.length && shares.every(share => share !== null) ? shares.reduce((sum: number, share) => sum + (share ?? 0), 0) : null;
+}
+
+/** Return the memory of some parts of a card; null if it is not known. */
+export function bookedShare(memory: number | null, parts: number): number | null {
+  return memory === null ? null : Math.floor((memory * parts) / PARTS);
 }

@@ -153,3 +153,23 @@ test('a connection continues at the merged position if no notebook attaches', co
   assert.ok(!state.paused);
   assert.equal(state.receivedPosition, 42);
 });
+
+test('a death is delivered once per cell, and lasts until another kernel starts', () => {
+  const states = new ConnectionStates();
+  const state = states.get('kernel-1', 'client-1');
+  const socket = new RecordingSocket();
+  state.socket = socket;
+  state.markReplayed('replayed', 9, 'cell-1');
+  const output = { output_type: 'error' as const, ename: 'KernelDied', evalue: 'why', traceback: [] };
+  const note = (msg_id: string): { msg_id: string; cell: string; output: typeof output } => ({ msg_id, cell: 'cell-1', output });
+  state.kernelDied({ at: 1, cell: 'cell-1', summary: 'why' }, [note('replayed'), note('live')], 9);
+  const content = socket.delivered.at(-1)?.message.content as unknown as { notes: { msg_id: string }[] };
+  assert.deepEqual(
+    content.notes.map(({ msg_id }) => msg_id),
+    ['live'],
+    'the replay of the other one contains its note'
+  );
+  assert.equal(states.hasDied('kernel-1', 'client-1'), true);
+  state.onMessage(message('status', 'm1', { content: { execution_state: 'restarting' } }), 0);
+  assert.equal(states.hasDied('kernel-1', 'client-1'), false);
+});

@@ -26,6 +26,7 @@
 #     service/                   up, down, open, the watchdog
 #     cli/ terminal/             the lab's commands and what they print
 #   notebook                     what a notebook calls and what belongs to no feature
+#   data                         what training scripts and notebooks read data sets with
 #
 # Next to this package is ownlab_guest: code that runs inside the user's interpreter (torch, JAX, NVML), started by
 # guest_client. torch never enters this process.
@@ -96,6 +97,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     module = _PUBLIC.get(name)
+    if name == "data":
+        import ownlab.data as data_module
+
+        return data_module
     if module is None:
         raise AttributeError(f"module 'ownlab' has no attribute {name!r}")
     import importlib

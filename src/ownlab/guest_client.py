@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from ownlab.errors import DeadlineError, InterpreterError
+from ownlab.json_encoding import decode_guest_json
 from ownlab.processes import runner
 from ownlab.text import text
 
@@ -61,10 +62,11 @@ def ask(
         message = text("{module} in {python}: {reason}", module=module, python=python, reason=exc.message)
         raise DeadlineError(message) from exc
     try:
-        return msgspec.json.decode(ran.stdout, type=answer)
+        decoded: T = decode_guest_json(ran.stdout, answer)
     except msgspec.DecodeError as exc:
         crash = _crash_message(python, ran, str(exc))
         raise GuestCrashed(crash, returncode=ran.returncode, stderr=ran.stderr[-_STDERR_KEPT:]) from exc
+    return decoded
 
 
 def _crash_message(python: str, ran: runner.Ran, decode_error: str) -> str:

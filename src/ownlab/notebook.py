@@ -10,7 +10,7 @@ __all__ = ["load_ipython_extension", "on_end"]
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Register `%fit` and `%doctor`; IPython calls this for `%load_ext ownlab`."""
+    """Register `%fit`, `%doctor` and `%%train`; IPython calls this for `%load_ext ownlab`."""
     from ownlab.errors import OwnlabError
     from ownlab.instruments.fit.notebook import fit  # on_end must not pay for it
     from ownlab_guest.kernel.magics import register

@@ -5,12 +5,11 @@ from __future__ import annotations
 import codecs
 import html
 import re
-import sys
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from ownlab.errors import InputError
+from ownlab.input_files import read_bytes
 from ownlab.text import text
 from ownlab.units import MIB, format_bytes
 
@@ -134,29 +133,13 @@ _SAMPLE = 65536
 
 def read_file(path: str) -> bytes:
     """Read a file, or standard input if the path is `-`. Raises InputError if it cannot be used."""
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(LIMIT + 1)
-        else:
-            with Path(path).open("rb") as file:
-                data = file.read(LIMIT + 1)
-    except IsADirectoryError as exc:
-        raise InputError(text("{path} is a folder, not a file.", path=path)) from exc
-    except FileNotFoundError as exc:
-        raise InputError(text("{path} does not exist.", path=path)) from exc
-    except PermissionError as exc:
-        raise InputError(text("No permission to read {path}.", path=path)) from exc
-    except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
-        raise InputError(text("{path!r} cannot be read: {error}.", path=path, error=exc)) from exc
-    if len(data) > LIMIT:
-        raise InputError(text("{name} is longer than {limit}.", name=path, limit=format_bytes(LIMIT)), hint=_SHORTEN)
-    return data
+    return read_bytes(path, max_bytes=LIMIT, stdin=True, if_too_large=_SHORTEN)
 
 
 def decode(data: bytes | str, name: str) -> str:
     """Decode UTF-8, UTF-16 with or without a byte order mark, or an old Windows code page. Raises InputError if binary."""
     if len(data) > LIMIT:
-        raise InputError(text("{name} is longer than {limit}.", name=name, limit=format_bytes(LIMIT)), hint=_SHORTEN)
+        raise InputError(text("{name} is larger than {limit}.", name=name, limit=format_bytes(LIMIT)), hint=_SHORTEN)
     content = data if isinstance(data, str) else _decode_bytes(data, name)
     if "\x00" in content:
         raise InputError(text("{name} is not text: it contains NUL bytes.", name=name), hint=_NOT_TEXT)

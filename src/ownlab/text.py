@@ -6,14 +6,31 @@ made, so that `render` can make the same sentence in another language at the mom
     text("The driver {version} is too old for {framework}.", version="470.82", framework="torch 2.11")
 
 Templates are literals and whole sentences; values are names and numbers, or other Texts.
+
+JSON between processes has a Text as the string that it is. `pack_texts` adds how the Texts in it were made, under the
+key "texts", and `unpack_texts` makes them Texts again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["CONTROL_CHARACTERS", "Text", "listing", "plural", "render", "sentence", "sentences", "text"]
+__all__ = [
+    "CONTROL_CHARACTERS",
+    "Text",
+    "facts",
+    "listing",
+    "pack_texts",
+    "plural",
+    "render",
+    "restore_text",
+    "sentence",
+    "sentences",
+    "text",
+    "unpack_texts",
+]
 
 Translate = Callable[[str], str]
 
@@ -60,6 +77,11 @@ def sentences(*parts: str | None) -> Text:
     return _joined([part for part in parts if part], " ")
 
 
+def facts(*parts: str | None, separator: str = ", ") -> Text:
+    """List the facts of one line; empty ones are left out. For facts that stand alone, not for parts of a sentence."""
+    return _joined([part for part in parts if part], separator)
+
+
 def listing(items: Iterable[object], template: str = "{items} and {last}") -> Text:
     """List names: "a", "a and b", "a, b and c". The template says how the last one is joined."""
     names = [item if isinstance(item, str) else str(item) for item in items]
@@ -70,6 +92,8 @@ def listing(items: Iterable[object], template: str = "{items} and {last}") -> Te
 
 def _joined(parts: list[str], separator: str) -> Text:
     """Join strings so that Texts among them keep their templates."""
+    if len(parts) == 1 and isinstance(parts[0], Text):
+        return parts[0]
     names = [f"s{number}" for number in range(len(parts))]
     return Text(separator.join(f"{{{name}}}" for name in names), dict(zip(names, parts, strict=True)))
 
@@ -84,3 +108,85 @@ def render(message: str, translate: Translate) -> str:
     return template.format_map(
         {name: render(value, translate) if isinstance(value, str) else value for name, value in message.values.items()}
     )
+
+
+# --- between processes ------------------------------------------------------------------------------------------------
+
+_TEXTS = "texts"
+_DEEPEST = 20  # levels of a document, and of Texts within Texts
+# The placeholders that are accepted from another process: a name, with a short format at most. Attributes and indices
+# could read what is not in the values, and a long width could take all memory.
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{[A-Za-z_]\w{0,40}(?::\d{0,2},?(?:\.\d{1,2})?[A-Za-z%]?)?\}")
+
+
+def pack_texts(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with the additional key "texts": template and values of each Text in it, by its sentence."""
+    found: dict[str, Any] = {}
+    _collect(document, found, _DEEPEST)
+    return {**document, _TEXTS: found} if found else dict(document)
+
+
+def _collect(value: Any, found: dict[str, Any], depth: int) -> None:
+    if isinstance(value, Text):
+        if value:
+            found[str(value)] = _parts(value)
+    elif depth and isinstance(value, Mapping):
+        for item in value.values():
+            _collect(item, found, depth - 1)
+    elif depth and isinstance(value, list | tuple):
+        for item in value:
+            _collect(item, found, depth - 1)
+
+
+def _parts(message: Text) -> dict[str, Any]:
+    return {"template": message.template, "values": {name: _as_json(value) for name, value in message.values.items()}}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Text):
+        return _parts(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def unpack_texts(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a received JSON object without the key "texts", and with its sentences as Texts."""
+    if _TEXTS not in document:
+        return document
+    texts = document[_TEXTS]
+    content = {name: value for name, value in document.items() if name != _TEXTS}
+    if not isinstance(texts, dict):
+        return content
+    return {name: _restore(value, texts, _DEEPEST) for name, value in content.items()}
+
+
+def _restore(value: Any, texts: Mapping[str, Any], depth: int) -> Any:
+    if isinstance(value, str):
+        return restore_text(value, texts.get(value))
+    if depth and isinstance(value, dict):
+        return {name: _restore(item, texts, depth - 1) for name, item in value.items()}
+    if depth and isinstance(value, list) and not (value and isinstance(value[0], int | float)):
+        return [_restore(item, texts, depth - 1) for item in value]
+    return value
+
+
+def restore_text(message: str, parts: object) -> str:
+    """Make a received sentence a Text if its template and values yield exactly this sentence; otherwise return it unchanged."""
+    try:
+        made = _from_parts(parts, _DEEPEST)
+    except (LookupError, TypeError, ValueError, ArithmeticError):
+        made = None
+    return made if made is not None and str(made) == message else str.__str__(message)
+
+
+def _from_parts(parts: object, depth: int) -> Text | None:
+    template, values = (parts.get("template"), parts.get("values")) if isinstance(parts, dict) else (None, None)
+    if not isinstance(template, str) or not isinstance(values, dict) or not depth:
+        return None
+    if values and set(_PLACEHOLDER.sub("", template)) & set("{}"):
+        return None
+    made = {}
+    for name, value in values.items():
+        made[name] = _from_parts(value, depth - 1) if isinstance(value, dict) else value
+        if isinstance(made[name], list) or (made[name] is None and value is not None):
+            return None
+    return Text(template, made)

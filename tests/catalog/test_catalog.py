@@ -184,7 +184,7 @@ def test_every_capability_of_a_card_has_an_architecture() -> None:
 
 
 def test_first_and_last_toolkits() -> None:
-    ampere, volta, blackwell = (architecture_of(found) for found in ("8.6", "7.0", "12.0"))
+    ampere, volta, blackwell = (architecture_of(capability) for capability in ("8.6", "7.0", "12.0"))
     assert ampere is not None
     assert volta is not None
     assert blackwell is not None
@@ -204,7 +204,8 @@ def test_maxwells_first_toolkits() -> None:
 
 def test_architectures_with_bf16() -> None:
     answers = {
-        found: (row := architecture_of(found)) is not None and row.bf16 for found in ("7.0", "7.5", "8.0", "9.0")
+        capability: (row := architecture_of(capability)) is not None and row.bf16
+        for capability in ("7.0", "7.5", "8.0", "9.0")
     }
     assert answers == {"7.0": False, "7.5": False, "8.0": True, "9.0": True}
 

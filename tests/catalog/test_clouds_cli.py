@@ -27,8 +27,8 @@ def test_platforms_in_full(ownlab: Ownlab, valid: Callable[[str, str], Any]) -> 
     assert ran.returncode == 0, ran.stderr
     assert "1.19 units per hour" in ran.stdout
     assert "https://mccormickml.com" in ran.stdout
-    (found,) = valid(ownlab("clouds", "--json", "kaggle").stdout, "clouds")["platforms"]
-    assert found["weekly_hours"]["value"] == 30
+    (platform,) = valid(ownlab("clouds", "--json", "kaggle").stdout, "clouds")["platforms"]
+    assert platform["weekly_hours"]["value"] == 30
 
 
 def test_the_cost_of_a_report(ownlab: Ownlab, valid: Callable[[str, str], Any]) -> None:

@@ -29,11 +29,11 @@ def test_the_table(ownlab: Ownlab, env: dict[str, str], valid: Callable[[str, st
     assert "RTX 4090" in ran.stdout
     assert "are unknown (?)" in ran.stdout
     assert max(map(len, ran.stdout.splitlines()[:-3])) <= 80
-    found = valid(ownlab("gpus", "--json", env=env).stdout, "gpus")
-    assert len(found["cards"]) >= 95
-    h200 = next(card for card in found["cards"] if card["name"] == "H200 SXM")
+    document = valid(ownlab("gpus", "--json", env=env).stdout, "gpus")
+    assert len(document["cards"]) >= 95
+    h200 = next(card for card in document["cards"] if card["name"] == "H200 SXM")
     assert h200["bf16_tflops"]["value"] == 989
-    assert h200["bf16_tflops"]["source"] in found["sources"]
+    assert h200["bf16_tflops"]["source"] in document["sources"]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
@@ -74,9 +74,9 @@ def test_the_ladder(ownlab: Ownlab, env: dict[str, str], valid: Callable[[str, s
     assert "H200 SXM" in drawn
     assert "in this machine" in drawn
     text = ownlab("gpus", "ladder", "--workload", "decoding", "--by", "watt", "--cards", "a100,4090", "--json", env=env)
-    found = valid(text.stdout, "gpus-ladder")
-    assert {rung["card"] for rung in found["rungs"]} >= {"RTX 4090", "A100 80GB SXM4"}
-    assert found["own"] == ["H200 SXM"]
+    ladder = valid(text.stdout, "gpus-ladder")
+    assert {rung["card"] for rung in ladder["rungs"]} >= {"RTX 4090", "A100 80GB SXM4"}
+    assert ladder["own"] == ["H200 SXM"]
 
 
 def test_an_own_card_that_cannot_be_ranked(ownlab: Ownlab, env: dict[str, str]) -> None:

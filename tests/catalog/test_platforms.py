@@ -28,10 +28,11 @@ OFFERS = [offer for platform in load_platforms() for offer in platform.offers]
 
 
 def figures(platform: Platform) -> list[Figure | Unstated]:
-    found = [platform.limit(name) for name in LIMITS]
+    facts = [*(platform.limit(name) for name in LIMITS), platform.daily_hours, platform.daily_hours_most]
     for offer in platform.offers:
-        found += [offer.price, offer.session_hours, offer.weekly_hours, offer.unit_price]
-    return found
+        facts += [offer.price, offer.session_hours, offer.weekly_hours, offer.unit_price]
+        facts += [offer.lockout_hours, offer.plan_usd, offer.plan_usd_most, offer.cpus, offer.ram_gib]
+    return facts
 
 
 @pytest.mark.parametrize("platform", load_platforms(), ids=lambda platform: platform.name)
@@ -72,12 +73,12 @@ def test_well_known_platforms_are_in_the_table() -> None:
     names = (
         "colab,kaggle,gradient,amazon sagemaker,studio lab,azure,aws,gcp,lambda,runpod,vast,易学智能,floydhub,onepanel"
     )
-    found = {platform.name: platform for platform in choose_platforms(names)}
-    assert len(found) == 14
-    assert [name for name, platform in found.items() if platform.alive is False] == ["FloydHub", "Onepanel"]
-    assert found["易学智能"].alive is None
-    assert isinstance(found["Kaggle"].weekly_hours, Figure)
-    assert found["AWS"].session_hours == Unstated(NO_LIMIT)
+    by_name = {platform.name: platform for platform in choose_platforms(names)}
+    assert len(by_name) == 14
+    assert [name for name, platform in by_name.items() if platform.alive is False] == ["FloydHub", "Onepanel"]
+    assert by_name["易学智能"].alive is None
+    assert isinstance(by_name["Kaggle"].weekly_hours, Figure)
+    assert by_name["AWS"].session_hours == Unstated(NO_LIMIT)
 
 
 def test_platform_names_are_unique() -> None:

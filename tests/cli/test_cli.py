@@ -77,6 +77,13 @@ def test_a_misspelt_command_is_answered_with_the_nearest(ownlab: Ownlab) -> None
     assert "Did you mean: ownlab doctor?" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "command"), [("stop", "runtimes stop"), ("advise", "gpus advise"), ("create", "env create")]
+)
+def test_a_command_of_a_group_is_found_without_its_group(name: str, command: str, ownlab: Ownlab) -> None:
+    assert f"Did you mean: ownlab {command}?" in ownlab(name).stderr
+
+
 @pytest.mark.parametrize("arguments", [("doctor", "--nope"), ("machine", "extra"), ("completion", "tcsh")])
 def test_wrong_use_is_exit_code_2(arguments: tuple[str, ...], ownlab: Ownlab) -> None:
     assert ownlab(*arguments).returncode == 2
@@ -130,7 +137,7 @@ def test_a_pipe_gets_no_colour_and_whole_lines(ownlab: Ownlab) -> None:
     assert "GPU work will run: 1 × NVIDIA H200" in ran.stdout.splitlines()[0]
 
 
-def test_a_terminal_gets_colour_unless_told_not_to() -> None:
+def test_a_terminal_gets_colour_unless_it_is_disabled() -> None:
     colour = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7])m")  # bold and dim are no colours
     assert colour.search(on_a_terminal(["doctor", "--machine", H200], 80))
     assert not colour.search(on_a_terminal(["doctor", "--machine", H200], 80, {"NO_COLOR": "1"}))
@@ -230,7 +237,7 @@ def test_bytes_that_are_no_text_can_be_shown_and_saved(tmp_path: Path) -> None:
     assert document == json.loads(saved.read_text())
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_children_end_with_us(number: signal.Signals, code: int, tmp_path: Path) -> None:
     """A Python that hangs holds one end of a named pipe: the other end is closed when it and its child have ended."""

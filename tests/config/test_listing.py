@@ -16,13 +16,13 @@ from ownlab.errors import InputError
 def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
     system = tmp_path / "etc.toml"
     system.write_text('[units]\n"NVIDIA H200" = 4\n')
-    found = read_configuration({"HOME": str(tmp_path), "OWNLAB_LAB_PORT": "8888"}, system)
-    shown = {setting.name: setting for setting in found.settings}
+    configuration = read_configuration({"HOME": str(tmp_path), "OWNLAB_LAB_PORT": "8888"}, system)
+    shown = {setting.name: setting for setting in configuration.settings}
     assert set(shown) == {setting.name for setting in (*SETTINGS, *UNITS)} | {"units.NVIDIA H200"}
     assert (shown["lab.port"].value, shown["lab.port"].origin) == (8888, "OWNLAB_LAB_PORT")
     assert (shown["units.NVIDIA H200"].value, shown["units.NVIDIA H200"].origin) == (4.0, str(system))
     own = ConfigFile(str(tmp_path / ".config/ownlab/config.toml"), "not there")
-    assert found.files == (own, ConfigFile(str(system), "used"))
+    assert configuration.files == (own, ConfigFile(str(system), "used"))
 
 
 def test_the_first_file_changes_nothing_and_is_never_overwritten(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -55,3 +56,14 @@ def test_a_folder_that_may_not_be_looked_into_is_passed_over(variable: str) -> N
 @pytest.mark.parametrize("asked", [f"{CLOSED}/python", "~no-such-user/bin/python"])
 def test_a_python_that_cannot_be_looked_at_is_left_to_be_refused_later(asked: str) -> None:
     assert resolve_machine_options(python=asked, environ={}).python == asked
+
+
+def test_an_environment_is_known_by_its_name(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    listed = [{"name": "dl", "python": str(python), "version": "3.12"}]
+    (tmp_path / "environments.json").write_text(json.dumps({"environments": listed, "declined": []}))
+    environ = {"OWNLAB_HOME": str(tmp_path)}
+    assert resolve_machine_options(python="dl", environ=environ).python == str(python)
+    assert resolve_machine_options(environ=environ | {"OWNLAB_PYTHON": "dl"}).python == str(python)
+    (tmp_path / "environments.json").write_text("[")
+    assert resolve_machine_options(python="dl", environ=environ).python == "dl"

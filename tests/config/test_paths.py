@@ -40,7 +40,7 @@ def test_the_nearest_word_counts(environ: dict[str, str], expected: str) -> None
     assert str(state_folder(environ, make=False)) == expected
 
 
-def test_a_state_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_state_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LabError, match="Cannot create the state folder") as raised:
         state_folder({"OWNLAB_HOME": str(tmp_path / "file" / "state")})
@@ -98,7 +98,7 @@ def test_in_our_own_environment_jupyter_needs_no_word(tmp_path: Path) -> None:
     assert kernels_export({"OWNLAB_KERNELS": "/k/kernels"}) == "export JUPYTER_PATH=/k"
 
 
-def test_a_named_configuration_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_named_configuration_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
     named = {"OWNLAB_CONFIG": str(tmp_path / "c.toml")}
     assert str(tmp_path / "c.toml") in missing_config(named)
     (tmp_path / "c.toml").touch()

@@ -57,6 +57,7 @@ _WORDS = {
 _H200 = {
     "nvmlDeviceGetName": "NVIDIA H200",
     "nvmlDeviceGetUUID": "GPU-00000000-1111-2222-3333-444444444444",
+    "nvmlDeviceGetSerial": "1650522001234",
     "nvmlDeviceGetPciInfo": {"busId": "00000000:00:06.0"},
     "nvmlDeviceGetMemoryInfo": {"total": 150754820096, "reserved": 645922816, "used": 0},
     "nvmlDeviceGetArchitecture": 9,
@@ -277,8 +278,8 @@ def nvmlGpmMetricsGet(metricsGet):
 
 
 def nvmlDeviceGetProcessUtilization(handle, timeStamp):
-    found = [SimpleNamespace(**each) for each in _ask(handle, "nvmlDeviceGetProcessUtilization")]
-    newer = [each for each in found if each.timeStamp > timeStamp]
+    samples = [SimpleNamespace(**each) for each in _ask(handle, "nvmlDeviceGetProcessUtilization")]
+    newer = [each for each in samples if each.timeStamp > timeStamp]
     if not newer:  # as the driver does
         raise NVMLError(6)
     return newer
@@ -304,6 +305,7 @@ def _plain(function):
 for _name in (
     "nvmlDeviceGetName",
     "nvmlDeviceGetUUID",
+    "nvmlDeviceGetSerial",
     "nvmlDeviceGetPciInfo",
     "nvmlDeviceGetArchitecture",
     "nvmlDeviceGetUtilizationRates",

@@ -36,7 +36,7 @@ class Notebook:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=True,
         )
         return ran.stdout
@@ -86,8 +86,8 @@ def test_download_copies_and_never_overwrites(notebook: Notebook) -> None:
     notebook.run("files.download('model.pt')")
     (notebook.folder / "model.pt").write_text("second")
     notebook.run("files.download('model.pt'); files.download('../work/model.pt')")
-    found = {name: (notebook.outputs / name).read_text() for name in os.listdir(notebook.outputs)}
-    assert found == {"model.pt": "first", "model (1).pt": "second"}
+    saved = {name: (notebook.outputs / name).read_text() for name in os.listdir(notebook.outputs)}
+    assert saved == {"model.pt": "first", "model (1).pt": "second"}
     assert notebook.run("files.download('none')") == "FileNotFoundError Cannot find file: none\n"
 
 

@@ -18,7 +18,7 @@ LAUNCH = GUEST / "kernel" / "launch.py"
 def run(code: str, python: str = sys.executable) -> str:
     """Return what a script prints after the launcher's preparation."""
     prepared = f"import sys\nsys.path.insert(0, {str(LAUNCH.parent)!r})\nimport launch\nlaunch.prepare_path()\n{code}"
-    ran = subprocess.run([python, "-c", prepared], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([python, "-c", prepared], capture_output=True, text=True, timeout=300, check=True)
     return ran.stdout
 
 
@@ -67,7 +67,7 @@ def test_notebooks_have_on_end_where_ownlab_is_not_installed(torch_python: str) 
 
 def test_an_environment_without_ipykernel_is_reported(torch_python: str) -> None:
     ran = subprocess.run(
-        [torch_python, str(LAUNCH), "-f", "x"], capture_output=True, text=True, timeout=60, check=False
+        [torch_python, str(LAUNCH), "-f", "x"], capture_output=True, text=True, timeout=300, check=False
     )
     assert ran.stderr == f"{torch_python} has no ipykernel: {torch_python} -m pip install ipykernel\n"
     assert ran.returncode == 78
@@ -75,7 +75,7 @@ def test_an_environment_without_ipykernel_is_reported(torch_python: str) -> None
 
 def test_a_kernel_whose_supervisor_is_gone_does_not_start() -> None:
     environment = {**os.environ, "JPY_PARENT_PID": "1"}
-    ran = subprocess.run([sys.executable, str(LAUNCH), "-f", "x"], env=environment, timeout=60, check=False)
+    ran = subprocess.run([sys.executable, str(LAUNCH), "-f", "x"], env=environment, timeout=300, check=False)
     assert ran.returncode == 1
 
 
@@ -115,7 +115,7 @@ os.wait()
 
 
 def test_sigterm_ends_a_process_in_the_middle_of_a_cell() -> None:
-    """SystemExit would be caught by IPython; other exit handlers run, too."""
+    """SystemExit would be caught by IPython; other exit handlers run, too. The process then dies of the signal."""
     code = """
 import atexit, os, time
 from ownlab_guest.kernel.on_end import on_end
@@ -133,11 +133,11 @@ while True:
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
         process.terminate()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 180
         while process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         process.kill()
-        assert (process.returncode, process.stdout.read()) == (0, "ended\nother\n")
+        assert (process.returncode, process.stdout.read()) == (-signal.SIGTERM, "ended\nother\n")
 
 
 def test_what_a_worker_forks_keeps_the_files_of_the_worker(tmp_path: Path) -> None:

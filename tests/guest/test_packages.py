@@ -17,6 +17,8 @@ import pytest
 from tests.guest.colab.kernel_process import SECONDS, started
 from tests.guest.wheels import make_deb, make_wheel, pip_variables
 
+from ownlab.text import unpack_texts
+
 LAUNCH = Path(__file__).parents[2] / "src" / "ownlab_guest" / "launch.py"
 PIP = f"{sys.executable} -m pip -q"
 
@@ -26,13 +28,17 @@ class Told:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self.warnings: list[dict[str, Any]] = []  # of the last cell: display data
 
     def run(self, code: str) -> list[dict[str, Any]]:
         answer: list[dict[str, Any]] = []
+        self.warnings = []
 
         def hear(message: dict[str, Any]) -> None:
             if message["msg_type"] == "ownlab_packages":
                 answer.append(message["content"])
+            elif message["msg_type"] == "display_data":
+                self.warnings.append(message["content"]["data"])
 
         self._client.execute_interactive(code, output_hook=hear, timeout=SECONDS)
         return answer
@@ -52,8 +58,7 @@ def restore(folder: Path, changes: dict[str, str], **wanted: list[str]) -> dict[
         [sys.executable, str(LAUNCH), "shell.packages", "restore", json.dumps(wanted)],
         env=variables, capture_output=True, text=True, timeout=SECONDS, check=True,
     )  # fmt: skip
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
+    return unpack_texts(json.loads(ran.stdout))
 
 
 @pytest.mark.parametrize("colab", ["0", "1"], ids=["plain", "colab"])
@@ -71,6 +76,42 @@ def test_installed_packages_are_reported_with_exact_versions(tmp_path: Path, col
         assert answer.run(script) == [{"pip": {"second-thing": "second-thing==2.2"}, "apt": {}}]
         gone = f"import shutil, glob  # uninstall: pip does not from a --target\n[shutil.rmtree(each) for each in glob.glob({str(tmp_path / 'place' / 'second*info')!r})];"
         assert answer.run(gone) == [{"pip": {"second-thing": None}, "apt": {}}]
+
+
+@pytest.mark.parametrize("colab", ["0", "1"], ids=["plain", "colab"])
+def test_packages_that_were_imported_before_they_changed_are_named(tmp_path: Path, colab: str) -> None:
+    wheels = tmp_path / "wheels"
+    make_wheel(wheels, "1.0", "used_thing")
+    make_wheel(wheels, "1.0", "unused_thing")
+    with kernel(tmp_path, colab) as answer:
+        answer.run("!pip -q install used-thing unused-thing\nimport used_thing")
+        assert answer.warnings == [], "a new package that the same cell imports is not an old one"
+        answer.run("%pip -q install --upgrade used-thing unused-thing")
+        assert answer.warnings[0]["application/vnd.colab-display-data+json"]["pip_warning"] == {"packages": ["used_thing"]}, "installed again"  # fmt: skip
+        make_wheel(wheels, "2.0", "used_thing")
+        make_wheel(wheels, "2.0", "unused_thing")
+        answer.run("%%bash\npip -q install used-thing unused-thing")
+        (shown,) = answer.warnings
+        assert shown["text/plain"] == (
+            "This runtime still uses the old version of: used_thing. Restart it to use the installed version."
+        )
+        warning = shown["application/vnd.colab-display-data+json"]
+        assert warning["pip_warning"] == {"packages": ["used_thing"]}
+        assert warning["id"]
+        answer.run("'uninstall'; import unused_thing")
+        assert answer.warnings == [], "nothing was changed"
+
+
+def test_a_package_that_the_same_cell_imported_before_is_named(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    make_wheel(wheels, "1.0", "used_thing")
+    with kernel(tmp_path) as answer:
+        answer.run("%pip -q install used-thing")
+        make_wheel(wheels, "2.0", "used_thing")
+        answer.run("import used_thing; used_thing.__version__ = used_thing.VERSION\n%pip -q install used-thing")
+        assert [each["application/vnd.colab-display-data+json"]["pip_warning"] for each in answer.warnings] == [
+            {"packages": ["used_thing"]}
+        ]
 
 
 def test_origins_are_reported_without_passwords(tmp_path: Path) -> None:
@@ -134,6 +175,7 @@ def test_packages_of_debian(tmp_path: Path) -> None:
         done = restore(tmp_path, changes, apt=[name, *patterns, "--option", "A", f"{name}-", f"{name}:all-"])
         unknown = f"apt does not know these packages: {', '.join(patterns)}"
         assert done == {"installed": [name], "failed": unknown}
+        assert done["failed"].values == {"packages": ", ".join(patterns)}
         assert restore(tmp_path, changes, apt=[name]) == {"installed": [], "failed": ""}
 
 

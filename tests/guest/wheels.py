@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-import zipfile
 from pathlib import Path
+
+from tests.package_index import make_package
 
 
 def make_wheel(folder: Path, version: str, name: str = "replaced_thing", requires: str = "") -> Path:
     """A package with one module of its own name, whose VERSION is its version."""
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    info = f"{name}-{version}.dist-info"
-    needs = f"Requires-Dist: {requires}\n" if requires else ""
-    files = {
-        f"{name}.py": f"VERSION = {version!r}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n{needs}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    with zipfile.ZipFile(path, "w") as file:
-        for part, text in files.items():
-            file.writestr(part, text)
-        file.writestr(f"{info}/RECORD", "".join(f"{part},,\n" for part in [*files, f"{info}/RECORD"]))
-    return path
+    module = {f"{name}.py": f"VERSION = {version!r}\n"}
+    return make_package(folder, name.replace("_", "-"), version, module, (requires,) if requires else ())
 
 
 def pip_variables(place: Path, wheels: Path) -> dict[str, str]:

@@ -133,8 +133,8 @@ def test_missing_paths(tmp_path: Path) -> None:
     assert "/lib/gone.so does not exist" in meanings[0]
     assert "this folder does not exist" in meanings[1]
     assert "no nvcc" in meanings[2]
-    found = value_of(read_environment({"CUDA_HOME": "/cuda"}, (), tmp_path)) or ()
-    assert found[0].meaning.startswith("Extensions are built with this CUDA toolkit.")
+    variables = value_of(read_environment({"CUDA_HOME": "/cuda"}, (), tmp_path)) or ()
+    assert variables[0].meaning.startswith("Extensions are built with this CUDA toolkit.")
 
 
 def test_nothing_else_is_recorded() -> None:

@@ -19,10 +19,10 @@ def test_several_hanging_calls_take_one_deadline() -> None:
         raise PermissionError(13, "Permission denied")
 
     start = time.monotonic()
-    answers = call_all({"hangs": hang, "hangs too": hang, "refuses": refuse, "answers": lambda: "here"}, deadline=0.3)
+    answers = call_all({"hangs": hang, "hangs too": hang, "refuses": refuse, "answers": lambda: "here"}, deadline=1.0)
     took = time.monotonic() - start
     never.set()
     assert set(answers) == {"refuses", "answers"}
     assert answers["answers"] == "here"
     assert isinstance(answers["refuses"], PermissionError)
-    assert 0.3 <= took < 5
+    assert 1.0 <= took < 30  # not the 60 s of a call that hangs

@@ -62,7 +62,7 @@ def test_a_field_of_a_newer_ownlab_is_ignored(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_names_the_command_that_saves_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file") as caught:
+    with pytest.raises(InputError, match="does not exist") as caught:
         load_machine(tmp_path / "none.json")
     assert "ownlab machine --save" in caught.value.hint
 

@@ -60,7 +60,7 @@ def test_this_machine() -> None:
 def test_a_hanging_host_probe_leaves_the_other_facts_known(never: BackgroundCall[Any]) -> None:
     began = time.monotonic()
     machine = without("host", never)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert (machine.host.kernel, machine.host.cpu.model, machine.host.memory.total) == (WHY, WHY, WHY)
     assert machine.toolkits.nvcc == NOTHING
     assert value_of(machine.cards) == ()

@@ -52,7 +52,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
         runner.run(["no-such-tool"], deadline=1)
 
 
-def test_a_file_that_cannot_be_executed_is_said_so(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_executed_is_an_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_bytes(b"\x7fELF not really")
     broken.chmod(0o755)
@@ -68,7 +68,7 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "words"), [(0, "ended with exit code 0"), (-11, "died of SIGSEGV"), (-99, "died of signal 99")]
 )
-def test_an_end_is_told_in_words(code: int, words: str) -> None:
+def test_exit_codes_and_signals_are_described(code: int, words: str) -> None:
     assert runner.describe_exit(code) == words
 
 

@@ -11,10 +11,17 @@ import pytest
 from msgspec import Struct
 
 import ownlab
+from ownlab.lab.environments.records import EnvironmentPlan, Environments, NewEnvironment
+from ownlab.lab.notebooks.edits.records import Changes, Patch
+from ownlab.lab.notebooks.history.records import DeletedNotebooks, NotebookHistory, VersionContent
 from ownlab.lab.runtimes.records import Snapshot
+from ownlab.lab.runtimes.runtime_removal import Leftovers, RemovablePackages, RemovedPackages
+from ownlab.lab.server.disk import DiskUse
+from ownlab.lab.server.edit_handlers import NewVersion, Renamed
 from ownlab.lab.server.forms import Forms
 from ownlab.lab.server.routes import Proposed
 from ownlab.lab.server.secrets import Secrets
+from ownlab.lab.start_page.records import DoctorReport, PlacedNotebook, StartPage
 from ownlab.render.documents import Failure
 from ownlab.render.typescript import declarations
 
@@ -23,7 +30,32 @@ LABEXTENSION = Path(__file__).resolve().parents[2] / "labextension"
 
 def test_generated_types_are_those_of_the_records() -> None:
     path = LABEXTENSION / "src" / "records.ts"
-    declared = declarations([Snapshot, Forms, Proposed, Secrets, Failure])
+    declared = declarations(
+        [
+            Snapshot,
+            Forms,
+            Proposed,
+            Leftovers,
+            RemovablePackages,
+            RemovedPackages,
+            Secrets,
+            Patch,
+            Changes,
+            NewVersion,
+            Renamed,
+            NotebookHistory,
+            VersionContent,
+            DeletedNotebooks,
+            StartPage,
+            DoctorReport,
+            PlacedNotebook,
+            Environments,
+            NewEnvironment,
+            EnvironmentPlan,
+            DiskUse,
+            Failure,
+        ]
+    )
     if os.environ.get("OWNLAB_GOLDEN") == "write":
         path.write_text(declared)
     assert path.read_text() == declared

@@ -23,7 +23,15 @@ CASES = (
         "exit_call",
         texts={"work": "before\n"},
     ),
-    Case("restart_idiom", code=1, reason=r"died \(signal 9\)", texts={"install": "restarting the runtime\n"}),
+    Case(
+        "restart_idiom",
+        code=1,
+        reason=r"died \(signal 9\)",
+        texts={
+            "install": "restarting the runtime\n",
+            "restart": "KernelDied: The cell ended its own kernel, with signal 9.\n",
+        },
+    ),
     Case(
         "unassign",
         downloads={"model.bin": "^weights$"},

@@ -36,7 +36,7 @@ CASES = (
             "from the cache: /content/cache/hub/ownlab--tiny-model/config.json\n",
             "right": "True\n",
             "others": _NO_WANDB
-            + "SecretNotFoundError: Secret OPENAI_API_KEY does not exist. Set it: `ownlab secrets set OPENAI_API_KEY`.\n",
+            + "SecretNotFoundError: Secret OPENAI_API_KEY does not exist. Add it in the panel Secrets of the lab (the key on the left), or set it: `ownlab secrets set OPENAI_API_KEY`.\n",
             "invalid": "Please enter a valid secret name\nSecret name cannot contain spaces or whitespace\n",
             "environment": "'eu'\n",
             "script": "HF_HOME=/content/cache\n0\n",

@@ -68,9 +68,10 @@ IN_PAGE: dict[str, InPage] = {
             "photo": JAVASCRIPT + "<IPython.core.display.Image object>\n",
             "proxy": like(r"(http://127\.0\.0\.1:\d+)/proxy/5000/\n\1/proxy/8080/\n"),
             "ignored": "None\nbeneath\n\nsomewhere\n\n",  # displays, which are elsewhere if such an area exists
-            "title": like("'.*JupyterLab'\n"),
+            "title": like("'.*ownlab'\n"),
         }
     ),
+    "restart_idiom": InPage(texts={"after": "NotRun: not run: the kernel died\n"}),  # queued, or not sent yet
     "shell_cell": InPage(
         actions=(write("asks", "y"), write("python_asks", "Ada")),
         texts={"asks": "Continue? [y/N]  y\nanswer=<y>\n", "python_asks": " Ada\nname: "},

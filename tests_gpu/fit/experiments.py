@@ -118,7 +118,11 @@ def chosen(names: Iterable[str] = ()) -> list[Configuration]:
     """Those that may be looked at; all of them where OWNLAB_FIT_HELD_BACK is set."""
     wanted = set(names)
     every = os.environ.get("OWNLAB_FIT_HELD_BACK", "") not in ("", "0")
-    return [one for one in ALL if (every or not one.held_back) and (not wanted or one.name in wanted)]
+    return [
+        configuration
+        for configuration in ALL
+        if (every or not configuration.held_back) and (not wanted or configuration.name in wanted)
+    ]
 
 
 def request_of(configuration: Configuration, device: Device | None) -> Request:
@@ -139,26 +143,26 @@ class Results:
     def __init__(self, path: Path | None) -> None:
         self._path, self._lock = path, Lock()
         self._rows: dict[str, dict[str, Any]] = {}
-        self._said: dict[str, Any] = {}
+        self._results: dict[str, Any] = {}
 
-    def row(self, one: Examined) -> None:
+    def row(self, examined: Examined) -> None:
         with self._lock:
-            self._rows[one.name] = row(one)
+            self._rows[examined.name] = row(examined)
             self._write()
 
-    def say(self, name: str, value: Any) -> None:
+    def add(self, name: str, value: Any) -> None:
         """Something beside the configurations."""
         with self._lock:
-            self._said[name] = to_builtins(value)
+            self._results[name] = to_builtins(value)
             self._write()
 
     def _write(self) -> None:
         if self._path is None:
             return
-        order = [one.name for one in ALL]
+        order = [configuration.name for configuration in ALL]
         rows = [self._rows[name] for name in sorted(self._rows, key=order.index)]
         partial = self._path.with_name(f".{self._path.name}.part")
-        partial.write_text(json.dumps({**self._said, "configurations": rows}, indent=1) + "\n")
+        partial.write_text(json.dumps({**self._results, "configurations": rows}, indent=1) + "\n")
         partial.replace(self._path)
 
 
@@ -171,44 +175,44 @@ def check(
     kept = kept_predictions()
 
     def examined(configuration: Configuration) -> Examined:
-        one = Examined(configuration, kept=kept.get(configuration.name), failures={})
+        examined = Examined(configuration, kept=kept.get(configuration.name), failures={})
         begin = time.monotonic()
-        _examine(one, device, python, part)
-        one.seconds = time.monotonic() - begin
-        results.row(one)
-        return one
+        _examine(examined, device, python, part)
+        examined.seconds = time.monotonic() - begin
+        results.row(examined)
+        return examined
 
     with ThreadPoolExecutor(WORKERS) as pool:
         return list(pool.map(examined, configurations))
 
 
-def _examine(one: Examined, device: Device, python: str, part: str) -> None:
+def _examine(examined: Examined, device: Device, python: str, part: str) -> None:
     """Each of the three by itself: one that breaks does not keep the others from being known."""
-    request = request_of(one.configuration, device)
+    request = request_of(examined.configuration, device)
     if part != "measure":
-        one.here = _tried(
-            one,
+        examined.here = _tried(
+            examined,
             "prediction",
             lambda: Prediction.of(predict(ask_trace(request, python, deadline=SECONDS), request)),
         )
     if part == "predict" or device.kind == "cpu":
         return
-    one.measured = _measured(one, "measurement", request, python, Settings(seconds=0))
-    if one.predicted is not None:
-        cap = Settings(seconds=0, parts=False, cap_bytes=one.predicted.band[1])
-        one.capped = _measured(one, "capped run", request, python, cap)
+    examined.measured = _measured(examined, "measurement", request, python, Settings(seconds=0))
+    if examined.predicted is not None:
+        cap = Settings(seconds=0, parts=False, cap_bytes=examined.predicted.band[1])
+        examined.capped = _measured(examined, "capped run", request, python, cap)
 
 
-def _measured(one: Examined, what: str, request: Request, python: str, settings: Settings) -> Answer | None:
+def _measured(examined: Examined, what: str, request: Request, python: str, settings: Settings) -> Answer | None:
     with ON_THE_CARD:
-        return _tried(one, what, lambda: ask_measure(request, python, settings, deadline=SECONDS)[0])
+        return _tried(examined, what, lambda: ask_measure(request, python, settings, deadline=SECONDS)[0])
 
 
-def _tried(one: Examined, what: str, run: Callable[[], T]) -> T | None:
+def _tried(examined: Examined, what: str, run: Callable[[], T]) -> T | None:
     try:
         return run()
     except Exception as exc:  # noqa: BLE001  # whatever it is, it is reported in this configuration's row
-        one.failures[what] = f"{type(exc).__name__}: {exc}"[:2000]
+        examined.failures[what] = f"{type(exc).__name__}: {exc}"[:2000]
         return None
 
 
@@ -217,54 +221,54 @@ def kept_predictions() -> dict[str, Prediction]:
     return msgspec.json.decode(KEPT.read_bytes(), type=dict[str, Prediction]) if KEPT.exists() else {}
 
 
-def row(one: Examined) -> dict[str, Any]:
+def row(examined: Examined) -> dict[str, Any]:
     """Return the row that is written for it."""
-    answer: dict[str, Any] = {"name": one.name, "held_back": one.configuration.held_back}
-    answer |= {"failures": one.failures, "seconds": round(one.seconds, 1)}
-    if one.here is not None:
-        answer["predicted"] = to_builtins(one.here)
-    if one.kept is not None:
-        answer["kept"] = to_builtins(one.kept)
-    if one.measured is not None:
-        answer |= {"torch": one.measured.torch, "cudnn": one.measured.cudnn}
-        answer["card"] = one.measured.device.name if one.measured.device else ""
-        answer["measured"] = to_builtins(one.measured.memory)
-        answer["out_of_memory"] = to_builtins(one.measured.out_of_memory)
-        answer["errors"] = one.errors()
-        answer["errors_of_kept"] = one.errors(one.kept) if one.kept is not None else {}
-    answer["predictions_apart"] = one.apart()
-    if one.capped is not None:
-        answer["capped"] = "ran" if one.capped.out_of_memory is None else one.capped.out_of_memory.message
+    answer: dict[str, Any] = {"name": examined.name, "held_back": examined.configuration.held_back}
+    answer |= {"failures": examined.failures, "seconds": round(examined.seconds, 1)}
+    if examined.here is not None:
+        answer["predicted"] = to_builtins(examined.here)
+    if examined.kept is not None:
+        answer["kept"] = to_builtins(examined.kept)
+    if examined.measured is not None:
+        answer |= {"torch": examined.measured.torch, "cudnn": examined.measured.cudnn}
+        answer["card"] = examined.measured.device.name if examined.measured.device else ""
+        answer["measured"] = to_builtins(examined.measured.memory)
+        answer["out_of_memory"] = to_builtins(examined.measured.out_of_memory)
+        answer["errors"] = examined.errors()
+        answer["errors_of_kept"] = examined.errors(examined.kept) if examined.kept is not None else {}
+    answer["predictions_apart"] = examined.apart()
+    if examined.capped is not None:
+        answer["capped"] = "ran" if examined.capped.out_of_memory is None else examined.capped.out_of_memory.message
     return answer
 
 
 def table(all_of_them: list[Examined]) -> str:
     """Errors, configuration by configuration, and their medians and worst."""
     lines = [f"{'':32}{'allocated':>18}{'reserved':>18}{'device':>18}  band   as a cap  torches apart  s"]
-    lines += [_line(one) for one in all_of_them]
+    lines += [_line(examined) for examined in all_of_them]
     for what in ("allocated", "reserved", "device"):
-        off = [100 * abs(one.errors()[what]) for one in all_of_them if what in one.errors()]
+        off = [100 * abs(examined.errors()[what]) for examined in all_of_them if what in examined.errors()]
         if off:
             lines.append(f"{what}: median {statistics.median(off):.2f} %, worst {max(off):.2f} %, of {len(off)}")
     return "\n".join(lines)
 
 
-def _line(one: Examined) -> str:
-    memory = None if one.measured is None else one.measured.memory
-    predicted, errors = one.predicted, one.errors()
-    answer = "; ".join(f"{what}: {why}" for what, why in one.failures.items())[:300]
-    apart = " ".join(f"{100 * share:+.2f}" for share in one.apart().values())
+def _line(examined: Examined) -> str:
+    memory = None if examined.measured is None else examined.measured.memory
+    predicted, errors = examined.predicted, examined.errors()
+    answer = "; ".join(f"{what}: {why}" for what, why in examined.failures.items())[:300]
+    apart = " ".join(f"{100 * share:+.2f}" for share in examined.apart().values())
     if predicted is None or memory is None:
-        out = one.measured and one.measured.out_of_memory
-        return f"{one.name:32} {answer or (out.message[:200] if out else 'predicted only')}  {apart}  {one.seconds:.0f}"
+        out = examined.measured and examined.measured.out_of_memory
+        return f"{examined.name:32} {answer or (out.message[:200] if out else 'predicted only')}  {apart}  {examined.seconds:.0f}"
     sizes = {"allocated": memory.allocated_bytes, "reserved": memory.reserved_bytes, "device": memory.device_bytes}
     cells = [
         f"{size / MIB:9.0f} {100 * errors[name]:+7.2f}%" if size is not None else "?" for name, size in sizes.items()
     ]
     inside = predicted.band[0] <= memory.reserved_bytes <= predicted.band[1]
-    ran = one.capped is not None and one.capped.out_of_memory is None
-    end = f"{'holds' if inside else 'MISSES':6} {'ran' if ran else 'FAILED':9}  {apart:13}  {one.seconds:.0f} {answer}"
-    return f"{one.name:32}{''.join(cell.rjust(18) for cell in cells)}  {end}"
+    ran = examined.capped is not None and examined.capped.out_of_memory is None
+    end = f"{'holds' if inside else 'MISSES':6} {'ran' if ran else 'FAILED':9}  {apart:13}  {examined.seconds:.0f} {answer}"
+    return f"{examined.name:32}{''.join(cell.rjust(18) for cell in cells)}  {end}"
 
 
 def main(*arguments: str) -> None:
@@ -273,18 +277,18 @@ def main(*arguments: str) -> None:
     if arguments[0] == "--keep":
         keep(python)
         return
-    found = check(chosen(arguments[1:]), look(python), python, Results(Path(arguments[0])))
-    sys.stdout.write(table(found) + "\n")
+    results = check(chosen(arguments[1:]), look(python), python, Results(Path(arguments[0])))
+    sys.stdout.write(table(results) + "\n")
 
 
 def keep(python: str) -> None:
     """Predictions of all, for those who measure later with another torch."""
     os.environ["OWNLAB_FIT_HELD_BACK"] = "1"
     device = Device("cpu", "", 1)
-    found = check(chosen(), device, python, Results(None), "predict")
-    kept = {one.name: one.here for one in found if one.here is not None}
+    results = check(chosen(), device, python, Results(None), "predict")
+    kept = {examined.name: examined.here for examined in results if examined.here is not None}
     KEPT.write_bytes(msgspec.json.format(encode_json(kept), indent=1) + b"\n")
-    sys.stdout.write("".join(f"{one.name}: {one.failures}\n" for one in found if one.failures))
+    sys.stdout.write("".join(f"{examined.name}: {examined.failures}\n" for examined in results if examined.failures))
 
 
 if __name__ == "__main__":

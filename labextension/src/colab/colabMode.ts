@@ -30,13 +30,10 @@ export class ColabMode {
 
   /** Switch the mode in the notebook's metadata, and offer to restart a running kernel. */
   async toggle(): Promise<void> {
-    const { context, sessionContext } = this._panel;
-    const { model } = context;
-    const previous: unknown = model.getMetadata('ownlab');
-    const ownlab = typeof previous === 'object' && previous !== null ? (previous as { colab?: unknown }) : {};
-    const on = !(typeof ownlab.colab === 'boolean' ? ownlab.colab : this._on === true);
-    model.setMetadata('ownlab', { ...ownlab, colab: on });
-    await context.save(); // the mode is read from the file when the kernel starts
+    const { sessionContext } = this._panel;
+    const { colab } = this._metadata;
+    const on = !(typeof colab === 'boolean' ? colab : this._on === true);
+    await this._save(on);
     const { kernel } = sessionContext.session ?? {};
     if (!kernel || on === this._on) {
       return;
@@ -51,6 +48,22 @@ export class ColabMode {
     if (button.accept && !kernel.isDisposed) {
       await kernel.restart();
     }
+  }
+
+  /** Let the notebook's next kernel start in Colab mode. */
+  async switchOn(): Promise<void> {
+    await this._save(true);
+  }
+
+  private get _metadata(): { colab?: unknown } {
+    const ownlab: unknown = this._panel.context.model.getMetadata('ownlab');
+    return typeof ownlab === 'object' && ownlab !== null ? ownlab : {};
+  }
+
+  private async _save(on: boolean): Promise<void> {
+    const { context } = this._panel;
+    context.model.setMetadata('ownlab', { ...this._metadata, colab: on });
+    await context.save(); // the mode is read from the file when the kernel starts
   }
 
   get changed(): ISignal<this, boolean | null> {

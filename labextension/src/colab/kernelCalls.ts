@@ -10,7 +10,13 @@ const TARGET = 'ownlab_invoke';
 export interface IChannel {
   send(data: JSONObject, options?: { buffers?: ArrayBuffer[] }): Promise<void>;
   close(): void;
-  readonly messages: AsyncIterable<{ data: unknown; buffers: (ArrayBuffer | ArrayBufferView)[] }>;
+  readonly messages: AsyncIterable<IChannelMessage>;
+}
+
+/** A message, with the buffers as scripts for Colab expect them: JupyterLab's are views, of which `new Uint8Array(view)` is empty. */
+interface IChannelMessage {
+  data: unknown;
+  buffers: ArrayBuffer[];
 }
 
 interface IResult {
@@ -63,7 +69,7 @@ export function openChannel(kernel: Kernel.IKernelConnection, target: string, da
 
 /** Let the kernel open comms to a script. */
 export function registerTarget(kernel: Kernel.IKernelConnection, target: string, callback: (comm: IChannel, message: object) => void): void {
-  kernel.registerCommTarget(target, (comm, { content, buffers }) => callback(channelOf(comm), { data: content.data, buffers: buffers ?? [] }));
+  kernel.registerCommTarget(target, (comm, { content, buffers }) => callback(channelOf(comm), { data: content.data, buffers: (buffers ?? []).map(asArrayBuffer) }));
 }
 
 /** Like on Colab, a call waits for the running cell instead of running in a subshell. */
@@ -74,11 +80,11 @@ function plainComm(kernel: Kernel.IKernelConnection, target: string): Kernel.ICo
 }
 
 function channelOf(comm: Kernel.IComm): IChannel {
-  const queue: { data: unknown; buffers: (ArrayBuffer | ArrayBufferView)[] }[] = [];
+  const queue: IChannelMessage[] = [];
   let closed = false;
   let wake = (): void => undefined;
   comm.onMsg = ({ content, buffers }) => {
-    queue.push({ data: content.data, buffers: buffers ?? [] });
+    queue.push({ data: content.data, buffers: (buffers ?? []).map(asArrayBuffer) });
     wake();
   };
   comm.onClose = () => {
@@ -101,6 +107,15 @@ function channelOf(comm: Kernel.IComm): IChannel {
       }
     })()
   };
+}
+
+/** Return the bytes of a buffer on their own: a view may be a part of a larger message. */
+export function asArrayBuffer(buffer: ArrayBuffer | ArrayBufferView): ArrayBuffer {
+  if (buffer instanceof ArrayBuffer) {
+    return buffer;
+  }
+  const { byteOffset, byteLength } = buffer;
+  return new Uint8Array(new Uint8Array(buffer.buffer, byteOffset, byteLength)).buffer;
 }
 
 function showOutput(message: KernelMessage.IIOPubMessage, { outputArea }: CodeCell): void {

@@ -19,10 +19,16 @@ export class OutputRow extends Widget {
   }
 
   /** Show the row in a cell; a cell without outputs is expanded for it. */
-  showIn({ outputArea }: CodeCell): void {
+  showIn(cell: CodeCell): void {
+    const { outputArea } = cell;
     outputArea.layout.addWidget(this);
     outputArea.outputLengthChanged.emit(Math.max(outputArea.model.length, 1));
     this.disposed.connect(() => {
+      // Otherwise the keyboard goes nowhere. A button that was disabled has lost the focus already, to the page.
+      const focused = document.activeElement;
+      if (cell.isVisible && (focused === document.body || this.node.contains(focused))) {
+        cell.parent?.activate();
+      }
       if (!outputArea.isDisposed) {
         outputArea.outputLengthChanged.emit(outputArea.model.length);
       }

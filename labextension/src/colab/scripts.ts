@@ -9,6 +9,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { Widget } from '@lumino/widgets';
 import { errorMessage } from '../failures';
 import { text } from '../text';
+import { forwardInScript } from './localAddresses';
 
 type Registry = NotebookPanel['content']['rendermime'];
 type Renderer = ReturnType<Registry['createRenderer']>;
@@ -84,12 +85,12 @@ function run(prologue: string, code: string): unknown {
 }
 
 /** Render the JavaScript of a notebook's outputs like Colab if its kernel is in Colab mode, otherwise like JupyterLab. */
-export function renderScripts(panel: NotebookPanel, inColabMode: () => boolean): void {
+export function renderScripts(panel: NotebookPanel, inColabMode: () => boolean, base: string): void {
   const { rendermime } = panel.content;
   for (const type of TYPES) {
     const defaultFactory = rendermime.getFactory(type);
     if (defaultFactory) {
-      const createRenderer: Factory['createRenderer'] = options => (inColabMode() ? new RenderedScript(type, panel) : defaultFactory.createRenderer(options));
+      const createRenderer: Factory['createRenderer'] = options => (inColabMode() ? new RenderedScript(type, panel, base) : defaultFactory.createRenderer(options));
       rendermime.addFactory({ safe: false, mimeTypes: [type], createRenderer }, RANK);
     }
   }
@@ -98,7 +99,8 @@ export function renderScripts(panel: NotebookPanel, inColabMode: () => boolean):
 class RenderedScript extends Widget implements Renderer {
   constructor(
     private readonly _type: string,
-    private readonly _panel: NotebookPanel
+    private readonly _panel: NotebookPanel,
+    private readonly _base: string
   ) {
     super();
     this.addClass('jp-RenderedJavaScript');
@@ -110,7 +112,7 @@ class RenderedScript extends Widget implements Renderer {
       return;
     }
     // Not awaited: later outputs of the cell need not wait for a script that waits for a person.
-    void evaluate(script, { panel: this._panel, cell: running(this._panel) }, () => this.node).catch(reason => {
+    void evaluate(forwardInScript(script, this._base), { panel: this._panel, cell: running(this._panel) }, () => this.node).catch(reason => {
       const message = document.createElement('pre');
       message.textContent = text('JavaScript error: {error}', { error: errorMessage(reason) });
       this.node.append(message);

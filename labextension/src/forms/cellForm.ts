@@ -214,7 +214,8 @@ export class CellForm implements IFormClient, IFormActions {
   }
 
   private _runAuto(): void {
-    if (this._disposed) {
+    if (this._disposed || !this._changed) {
+      this._runAgain = false; // another run has taken the change along
       return;
     }
     this._runAgain = this._model.executionState !== 'idle';

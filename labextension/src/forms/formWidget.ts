@@ -1,6 +1,5 @@
 /** A form: its title, Markdown and fields, in order. It renders what it is given, and reports user actions. */
 import type { Notebook } from '@jupyterlab/notebook';
-import { runIcon } from '@jupyterlab/ui-components';
 import { Panel, Widget } from '@lumino/widgets';
 import type { Field, Form } from '../records';
 import { text } from '../text';
@@ -143,22 +142,16 @@ class FormHeader extends Panel {
   ) {
     super();
     this.addClass('ownlab-Form-head');
-    this._run = button('ownlab-Form-run', () => actions.run(false));
-    this._run.title = text('Run this cell');
-    this._run.setAttribute('aria-label', text('Run this cell'));
-    runIcon.element({ container: this._run, stylesheet: 'menuItem' });
     this._toggle = button('ownlab-Form-toggle', () => actions.toggle());
     this._title.addClass('ownlab-Form-title');
     this._title.node.setAttribute('role', 'heading');
     this._title.node.setAttribute('aria-level', '3');
     this._title.node.addEventListener('dblclick', () => actions.toggle());
     this.addWidget(this._title);
-    this.node.prepend(this._run);
     this.node.append(this._toggle);
   }
 
   setForm({ title, hidden }: Form): void {
-    this._run.hidden = !hidden;
     this._toggle.textContent = hidden ? text('Show code') : text('Hide code');
     this._toggle.setAttribute('aria-expanded', String(!hidden));
     const heading = (title ?? '').replace(/^#+\s*/, '');
@@ -176,7 +169,6 @@ class FormHeader extends Panel {
     }
   }
 
-  private readonly _run: HTMLButtonElement;
   private readonly _toggle: HTMLButtonElement;
   private readonly _title = new Panel();
   private _heading: string | null = null;

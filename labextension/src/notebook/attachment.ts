@@ -1,16 +1,20 @@
 /** Connects an open notebook to its kernel: its cells show what runs there, also if another page or client started it. */
+import type { ISessionContextDialogs } from '@jupyterlab/apputils';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { type Kernel, type KernelMessage, ServerConnection } from '@jupyterlab/services';
 import { UUID } from '@lumino/coreutils';
-import { fetchAttachment, type IAttachment } from '../api';
+import { fetchAttachment, type IAttachment, type IDeath, type IDeathNote } from '../api';
+import type { RunStates } from '../cells/runStates';
 import type { AttachReason, ConnectionState } from '../session/connectionState';
 import { LocalMessage, makeMessage } from '../session/messageSerializer';
 import type { Reachability } from '../session/reachability';
 import type { IJournal } from '../tokens';
 import { cellOfExecution, closeInputBox, type ExecuteFuture, findCell, hasLostExecution, showExecution } from './attachedCell';
-import { ElapsedTime } from './elapsedTime';
+import { DeathNotice } from './deathNotice';
+import { addNote } from './kernelDeath';
 import { OutputCaptures } from './outputCaptures';
+import { RunTimes } from './runTimes';
 
 const RETRY_DELAY_MS = 500;
 
@@ -28,14 +32,31 @@ export class NotebookAttachment {
     private readonly _journal: IJournal,
     private readonly _settings: ServerConnection.ISettings,
     private readonly _reachability: Reachability,
-    now: () => number
+    runStates: RunStates,
+    dialogs: ISessionContextDialogs
   ) {
-    this._elapsed = new ElapsedTime(now);
+    this._times = new RunTimes(runStates);
+    this._notice = new DeathNotice(_panel, dialogs);
     const { sessionContext, context } = _panel;
     sessionContext.kernelChanged.connect(this._onKernelChanged, this);
     context.saveState.connect(this._onSaveState, this);
     _panel.disposed.connect(this._disconnect, this);
     this._onKernelChanged();
+  }
+
+  /** Whether the kernel's outputs are in a journal; null: not known yet, or there is no kernel. */
+  get hasJournal(): boolean | null {
+    return this._hasJournal;
+  }
+
+  /** RUNTIME/NUMBER: the position in the journal up to which the notebook contains everything; null: there is no journal. */
+  get seen(): string | null {
+    return this._kernel && this._hasJournal ? `${this._kernel.id}/${this._replaying ? 0 : (this._state?.handledPosition ?? 0)}` : null;
+  }
+
+  /** Return whether the kernel is at work on a cell. */
+  isRunning(id: string): boolean {
+    return [...this._executions.values()].some(({ cell }) => cell === id);
   }
 
   /** Called whenever the notebook may have another kernel. */
@@ -64,7 +85,7 @@ export class NotebookAttachment {
     this._kernel?.iopubMessage.disconnect(this._onIOPub, this);
     this._kernel?.statusChanged.disconnect(this._onStatus, this);
     this._clearExecutions();
-    this._kernel = this._state = null;
+    this._kernel = this._state = this._hasJournal = null;
   }
 
   private _onAttachNeeded(state: ConnectionState, reason: AttachReason): void {
@@ -80,6 +101,9 @@ export class NotebookAttachment {
       this._pending = this._pending.then(async () => {
         try {
           const attachment = await this._fetch(kernel, state, after);
+          if (this._kernel === kernel) {
+            this._hasJournal = attachment !== null;
+          }
           if (attachment && this._kernel === kernel) {
             this._apply(kernel, state, attachment, reason);
           } else {
@@ -124,6 +148,7 @@ export class NotebookAttachment {
     // Open the socket first: then JupyterLab's own messages are sent, and replayed requests do not wait in its queue.
     state.socket?.open();
     this._captures.reset(attachment.capturing);
+    this._notice.setDeath(attachment.death);
     const messages: LocalMessage[] = [];
     for (const execution of attachment.executions.sort((first, second) => first.queued_at - second.queued_at)) {
       const cell = findCell(this._panel, execution.cell);
@@ -153,6 +178,12 @@ export class NotebookAttachment {
     const position = this._journal.serializer.positionOf(message);
     const execution = 'msg_id' in message.parent_header ? message.parent_header.msg_id : '';
     const content = message.content as { value?: string | null; clean?: boolean; execution_state?: string };
+    if (type === 'ownlab_died') {
+      this._onDied(message.content as unknown as { death: IDeath; notes: IDeathNote[] });
+    }
+    if (type === 'ownlab_not_run') {
+      this._onNotRun(message.content as unknown as { notes: IDeathNote[] });
+    }
     if (type === 'ownlab_position') {
       this._replaying = false;
       this._markHandled(position, content.clean === true);
@@ -167,11 +198,37 @@ export class NotebookAttachment {
       this._onExecutionStarted(execution, message.header.date, position);
     } else if (type === 'status' && content.execution_state === 'idle') {
       this._executions.delete(execution);
-      this._elapsed.stop(execution);
+      this._times.stop(execution, Date.parse(message.header.date) / 1000);
     }
     if (position > 0 && !this._replaying) {
       this._markHandled(position, false);
     }
+  }
+
+  private _onNotRun({ notes }: { notes: IDeathNote[] }): void {
+    for (const note of notes) {
+      // JupyterLab forgets all executions when it hears of the new kernel.
+      const cell = cellOfExecution(this._panel, note.msg_id) ?? findCell(this._panel, note.cell);
+      const { future } = cell?.outputArea ?? {};
+      if (cell && (hasLostExecution(cell) || future?.msg.header.msg_id === note.msg_id)) {
+        future?.dispose();
+        addNote(cell, note);
+      }
+    }
+  }
+
+  private _onDied({ death, notes }: { death: IDeath; notes: IDeathNote[] }): void {
+    for (const note of notes) {
+      const cell = cellOfExecution(this._panel, note.msg_id);
+      if (cell) {
+        addNote(cell, note);
+      }
+      this._times.stop(note.msg_id, death.at);
+    }
+    this._notice.setDeath(death);
+    this._notice.setUnused(true);
+    // JupyterLab's own dialog says that the kernel appears to have died, and not why.
+    (this._panel as unknown as { _autorestarting: boolean })._autorestarting = true;
   }
 
   /** Everything up to a position is in the notebook. Recorded in a later task: JupyterLab sets a cell's count after its last message. */
@@ -191,11 +248,13 @@ export class NotebookAttachment {
   }
 
   private _onExecutionStarted(execution: string, date: string, position: number): void {
+    this._notice.setDeath(null);
+    this._notice.setUnused(false);
     const cell = cellOfExecution(this._panel, execution);
     const future = cell?.outputArea.future;
     if (cell && future) {
       this._executions.set(execution, { cell: cell.model.id, future, last: position });
-      this._elapsed.start(execution, Date.parse(date) / 1000, () => cellOfExecution(this._panel, execution));
+      this._times.start(execution, Date.parse(date) / 1000, () => cellOfExecution(this._panel, execution));
     } else {
       this._recoverExecution(this._state?.cellIds.get(execution), position - 1); // the cell lost it while it was queued
     }
@@ -206,7 +265,7 @@ export class NotebookAttachment {
     const shown = this._executions.get(execution);
     if (shown?.future.isDisposed) {
       this._executions.delete(execution);
-      this._elapsed.stop(execution);
+      this._times.stop(execution, null);
       this._recoverExecution(shown.cell, shown.last);
     } else if (shown && position > 0) {
       shown.last = position;
@@ -242,7 +301,7 @@ export class NotebookAttachment {
   private _clearExecutions(): void {
     this._executions.clear();
     this._captures.clear();
-    this._elapsed.clear();
+    this._times.clear();
     this._replaying = false;
   }
 
@@ -265,7 +324,8 @@ export class NotebookAttachment {
     }
   }
 
-  private readonly _elapsed: ElapsedTime;
+  private readonly _times: RunTimes;
+  private readonly _notice: DeathNotice;
   private readonly _captures = new OutputCaptures(() => this._requestWidgetState());
   private readonly _executions = new Map<string, IShownExecution>();
   private _kernel: Kernel.IKernelConnection | null = null;
@@ -273,6 +333,7 @@ export class NotebookAttachment {
   private _pending: Promise<void> = Promise.resolve();
   /** Cells are being replayed: output that they lack meanwhile must not be reported as saved. */
   private _replaying = false;
+  private _hasJournal: boolean | null = null;
   private _newestPosition = 0;
   private _clearDirty = false;
   private _handledTimer = 0;

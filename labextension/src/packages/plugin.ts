@@ -1,21 +1,29 @@
-/** Records which packages the cells of a notebook installed, and offers to install them in other runtimes. */
+/** Records which packages the cells of a notebook installed, offers to install them in other runtimes, and to restart where that is needed. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ISessionContextDialogs } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
+import { forOneViewOfEach } from '../notebook/views';
+import type { LiveSnapshot } from '../runtimes/liveSnapshot';
+import { ILiveSnapshot } from '../tokens';
 import { offerInstall } from './installOffer';
 import { type PackageChanges, updatePackages } from './notebookPackages';
+import { offerPackages } from './packageOffer';
+import { RestartNotice } from './restartNotice';
 
 export const packages: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:packages',
   description: 'Records a notebook’s packages, and offers to install them.',
   autoStart: true,
-  requires: [INotebookTracker],
-  activate: (_: JupyterFrontEnd, notebooks: INotebookTracker) => {
+  requires: [INotebookTracker, ILiveSnapshot, ISessionContextDialogs],
+  activate: (app: JupyterFrontEnd, notebooks: INotebookTracker, live: LiveSnapshot, dialogs: ISessionContextDialogs) => {
     // Several views of a notebook share a kernel; offer only once for each kernel.
     const offered = new Set<string>();
     const addPanel = (panel: NotebookPanel): void => {
       const { sessionContext, context } = panel;
+      const restartNotice = new RestartNotice(panel);
       const onMessage = (_: Kernel.IKernelConnection, message: KernelMessage.IIOPubMessage): void => {
+        restartNotice.onMessage(message);
         if ((message.header.msg_type as string) === 'ownlab_packages') {
           updatePackages(context.model, message.content as PackageChanges);
         }
@@ -41,5 +49,9 @@ export const packages: JupyterFrontEndPlugin<void> = {
     };
     notebooks.forEach(addPanel);
     notebooks.widgetAdded.connect((_, panel) => addPanel(panel));
+    forOneViewOfEach(notebooks, panel => {
+      offerPackages(app, panel, live, dialogs);
+      return () => undefined;
+    });
   }
 };

@@ -1,7 +1,7 @@
 /** The machine's cards: who has booked or uses them, what is free, and how well they are used. */
 import * as React from 'react';
 import { cardName, formatBytesOf, formatPercent, formatShare, formatTime, notebookName, PARTS } from '../formatting';
-import type { CardHolder, CardState, Point, Runtime, Verdict } from '../records';
+import type { CardHolder, CardState, Point, Runtime } from '../records';
 import { sentences, text } from '../text';
 import { Curve } from './charts';
 
@@ -35,49 +35,83 @@ interface ICardProps {
   history: ReadonlyArray<Point>;
 }
 
+/** One line for a card that nobody uses; else who uses it, and how well. */
 function Card({ card, mine, now, history }: ICardProps): React.JSX.Element {
-  const figures = [
-    card.memory !== null && card.memory_used !== null ? formatBytesOf(card.memory_used, card.memory) : '',
-    card.power !== null ? `${Math.round(card.power)} W` : '',
-    card.temperature !== null ? `${Math.round(card.temperature)} °C` : ''
-  ].filter(Boolean);
+  const isFree = card.free_parts === PARTS && card.strangers.length === 0;
+  const percent = card.utilisation === null ? '' : formatPercent(card.utilisation);
   return (
     <div className="ownlab-Card" title={card.uuid}>
       <div className="ownlab-Card-head">
         <span className="ownlab-Card-name">
           {card.index} · {cardName(card.name)}
         </span>
-        <span className="ownlab-Card-figures">{figures.join(' · ')}</span>
+        {isFree && <span className="ownlab-mod-free">{text('free')}</span>}
+        {!isFree && percent && (
+          <span className="ownlab-Card-busy" title={text('A kernel was running {percent} of the time.', { percent })}>
+            {percent}
+          </span>
+        )}
       </div>
-      <div className="ownlab-Card-parts" aria-hidden="true">
-        {card.holders.map(holder => (
-          <span
-            key={holder.runtime}
-            className={`ownlab-Part ${mine.has(holder.runtime) ? 'ownlab-mod-mine' : 'ownlab-mod-other'}`}
-            style={{ flexGrow: holder.parts }}
-          />
-        ))}
-        {card.strangers.length > 0 && <span className="ownlab-Part ownlab-mod-stranger" style={{ flexGrow: unbookedParts(card) }} />}
-        {card.free_parts > 0 && <span className="ownlab-Part ownlab-mod-free" style={{ flexGrow: card.free_parts }} />}
-      </div>
+      {!isFree && <CardUsers card={card} mine={mine} now={now} />}
+      {(!isFree || isInUse(card)) && <CardUtilization card={card} history={history} />}
+    </div>
+  );
+}
+
+/** Something runs on the card although nobody has booked it, or the driver does not name it. */
+function isInUse({ utilisation, verdict }: CardState): boolean {
+  return (utilisation ?? 0) > 0 || (verdict !== null && verdict.code !== 'idle');
+}
+
+function CardUsers({ card, mine, now }: Omit<ICardProps, 'history'>): React.JSX.Element {
+  const memory = card.memory !== null && card.memory_used !== null ? formatBytesOf(card.memory_used, card.memory) : '';
+  const isShared = card.strangers.length > 0 || card.free_parts > 0 || card.holders.length > 1;
+  return (
+    <>
       <ul className="ownlab-Card-who">
         {card.holders.map(holder => (
-          <li key={holder.runtime}>{describeHolder(holder, mine.has(holder.runtime), now)}</li>
+          <li key={holder.runtime} title={text('Since {time}', { time: formatTime(holder.since, now) })}>
+            {describeUser(holder, mine.has(holder.runtime))}
+          </li>
         ))}
         {card.strangers.map(stranger => (
           <li key={stranger} className="ownlab-mod-stranger">
             {stranger}
           </li>
         ))}
-        {card.free_parts > 0 && (
-          <li className="ownlab-mod-free">
-            {card.free_parts === PARTS ? text('free') : text('{share} free', { share: formatShare(card.free_parts) })}
-          </li>
-        )}
+        {card.free_parts > 0 && <li className="ownlab-mod-free">{text('{share} free', { share: formatShare(card.free_parts) })}</li>}
+        {memory && <li className="ownlab-Card-memory">{memory}</li>}
       </ul>
-      <CardUtilization card={card} history={history} />
+      {isShared && <CardParts card={card} mine={mine} />}
+    </>
+  );
+}
+
+/** Who has which part of a card that several share. */
+function CardParts({ card, mine }: { card: CardState; mine: ReadonlySet<string> }): React.JSX.Element {
+  return (
+    <div className="ownlab-Card-parts" aria-hidden="true">
+      {card.holders.map(holder => (
+        <span
+          key={holder.runtime}
+          className={`ownlab-Part ${mine.has(holder.runtime) ? 'ownlab-mod-mine' : 'ownlab-mod-other'}`}
+          style={{ flexGrow: holder.parts }}
+        />
+      ))}
+      {card.strangers.length > 0 && <span className="ownlab-Part ownlab-mod-stranger" style={{ flexGrow: unbookedParts(card) }} />}
+      {card.free_parts > 0 && <span className="ownlab-Part ownlab-mod-free" style={{ flexGrow: card.free_parts }} />}
     </div>
   );
+}
+
+/** "you · train.ipynb", "½ ann · train.ipynb". */
+function describeUser({ person, notebook: path, parts }: CardHolder, mine: boolean): string {
+  const notebook = notebookName(path);
+  if (parts === PARTS) {
+    return mine ? text('you · {notebook}', { notebook }) : text('{person} · {notebook}', { person, notebook });
+  }
+  const share = formatShare(parts);
+  return mine ? text('{share} you · {notebook}', { share, notebook }) : text('{share} {person} · {notebook}', { share, person, notebook });
 }
 
 /** "½: ann, train.ipynb, since 10:02". */
@@ -125,13 +159,35 @@ function CardUtilization({ card, history }: { card: CardState; history: Readonly
           description={metrics.map(({ name, value }) => text('{name} {percent}', { name, percent: formatPercent(value) })).join(', ')}
         />
       )}
-      <div className="ownlab-Work-shares">
-        {metrics.map(metric => (
-          <Metric key={metric.id} metric={metric} highlighted={measured && metric.id === 'busy'} />
-        ))}
-      </div>
-      {card.verdict && <CardVerdict verdict={card.verdict} />}
+      <CardDetails card={card} metrics={metrics} />
     </div>
+  );
+}
+
+/** A sentence about the use of the card; a click shows the advice and the figures behind it. */
+function CardDetails({ card, metrics }: { card: CardState; metrics: readonly IMetric[] }): React.JSX.Element {
+  const { verdict, power, temperature, saturation } = card;
+  const figures = [power !== null ? `${Math.round(power)} W` : '', temperature !== null ? `${Math.round(temperature)} °C` : ''].filter(Boolean);
+  return (
+    <details className={`ownlab-Verdict ownlab-verdict-${verdict?.code ?? 'none'}`}>
+      <summary>{verdict?.sentence ?? text('Details')}</summary>
+      <div className="ownlab-Verdict-more">
+        {verdict?.advice}
+        {verdict && verdict.because.length > 0 && (
+          <ul>
+            {verdict.because.map(reason => (
+              <li key={reason}>{reason}</li>
+            ))}
+          </ul>
+        )}
+        <div className="ownlab-Work-shares">
+          {metrics.map(metric => (
+            <Metric key={metric.id} metric={metric} highlighted={saturation !== null && metric.id === 'busy'} />
+          ))}
+        </div>
+        <div className="ownlab-Card-figures">{figures.join(' · ')}</div>
+      </div>
+    </details>
   );
 }
 
@@ -186,28 +242,5 @@ function Metric({ metric, highlighted }: { metric: IMetric; highlighted: boolean
         <span className="ownlab-Share-fill" style={{ width: `${Math.min(100, value ?? 0)}%` }} />
       </span>
     </span>
-  );
-}
-
-/** The verdict's sentence; a click shows the advice and the figures behind it. */
-function CardVerdict({ verdict }: { verdict: Verdict }): React.JSX.Element {
-  const { code, sentence, advice, because } = verdict;
-  if (!advice && because.length === 0) {
-    return <div className={`ownlab-Verdict ownlab-verdict-${code}`}>{sentence}</div>;
-  }
-  return (
-    <details className={`ownlab-Verdict ownlab-verdict-${code}`}>
-      <summary>{sentence}</summary>
-      <div className="ownlab-Verdict-more">
-        {advice}
-        {because.length > 0 && (
-          <ul>
-            {because.map(reason => (
-              <li key={reason}>{reason}</li>
-            ))}
-          </ul>
-        )}
-      </div>
-    </details>
   );
 }

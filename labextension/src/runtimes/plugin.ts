@@ -4,12 +4,15 @@ import { ICommandPalette, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import type { ColabModes } from '../colab/colabMode';
 import { runtimesIcon } from '../icons';
+import type { Connector } from '../notebook/connector';
 import type { Runtime } from '../records';
 import type { OwnShutdowns } from '../session/ownShutdowns';
 import type { Reachability } from '../session/reachability';
 import { text } from '../text';
-import { commandIds, IColabModes, ILiveSnapshot, IOwnShutdowns, IReachability } from '../tokens';
-import { Indicator } from './indicator';
+import { commandIds, IColabModes, IConnector, ILiveSnapshot, IOwnShutdowns, IReachability } from '../tokens';
+import { hasKernel, hasPackages } from './commands';
+import { keepSpecsFresh } from './freshSpecs';
+import { Indicator, TOOLBAR_ITEM } from './indicator';
 import { LimitNotices } from './limitNotices';
 import { LiveSnapshot } from './liveSnapshot';
 import { type IRuntimeActions, Popover } from './popover';
@@ -25,6 +28,7 @@ export const stream: JupyterFrontEndPlugin<LiveSnapshot> = {
   provides: ILiveSnapshot,
   activate: (app: JupyterFrontEnd, reachability: Reachability) => {
     const live = new LiveSnapshot(app.serviceManager.serverSettings, reachability);
+    keepSpecsFresh(app.serviceManager.kernelspecs, live);
     void live.start();
     return live;
   }
@@ -50,6 +54,11 @@ export const panel: JupyterFrontEndPlugin<void> = {
       icon: runtimesIcon,
       execute: () => shell.activateById(panel.id)
     });
+    commands.addCommand(commandIds.showResources, {
+      label: () => text('View Resources'),
+      caption: () => text('Show what this notebook’s runtime and the others use'),
+      execute: () => shell.activateById(panel.id)
+    });
     palette?.addItem({ command: commandIds.showRuntimes, category: 'ownlab' });
   }
 };
@@ -69,23 +78,36 @@ export const indicator: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:indicator',
   description: 'Shows each notebook’s runtime in its toolbar.',
   autoStart: true,
-  requires: [ILiveSnapshot, IToolbarWidgetRegistry],
+  requires: [ILiveSnapshot, IConnector, IToolbarWidgetRegistry],
   optional: [IColabModes],
-  activate: ({ commands }: JupyterFrontEnd, live: LiveSnapshot, toolbars: IToolbarWidgetRegistry, modes: ColabModes | null) => {
+  activate: ({ commands }: JupyterFrontEnd, live: LiveSnapshot, connector: Connector, toolbars: IToolbarWidgetRegistry, modes: ColabModes | null) => {
     const actions: IRuntimeActions = {
+      connect: () => void commands.execute(commandIds.connect),
       extend: ({ id }) => void commands.execute(commandIds.extendRuntime, { id }),
-      stop: ({ id }) => void commands.execute(commandIds.stopRuntime, { id }),
       changeType: () => void commands.execute(commandIds.changeType),
-      showAll: () => void commands.execute(commandIds.showRuntimes),
+      showResources: () => void commands.execute(commandIds.showResources),
+      restart: () => void commands.execute(commandIds.restartRuntime),
+      restartRunAll: () => void commands.execute(commandIds.restartRunAll),
+      deleteRuntime: () => void commands.execute(commandIds.deleteRuntime),
+      factoryReset: () => void commands.execute(commandIds.factoryReset),
       toggleColab: () => void commands.execute(commandIds.colabMode)
     };
     let shown: Popover | null = null;
-    const open = (from: Indicator, anchor: HTMLElement): void => {
+    const open = (panel: NotebookPanel, from: Indicator, anchor: HTMLElement): void => {
       if (shown) {
         shown.dispose();
         return;
       }
-      const popover = new Popover({ live, anchor, runtime: () => from.runtime, colab: () => modes?.get(from.sessionContext)?.on ?? null, actions });
+      const popover = new Popover({
+        live,
+        anchor,
+        runtime: () => from.runtime,
+        hasKernel: () => hasKernel(panel, connector),
+        nextType: () => from.nextType,
+        hasPackages: () => hasPackages(panel),
+        colab: () => modes?.get(from.sessionContext)?.on ?? null,
+        actions
+      });
       shown = popover;
       from.expanded = true;
       popover.disposed.connect(() => {
@@ -94,11 +116,11 @@ export const indicator: JupyterFrontEndPlugin<void> = {
       });
       popover.open();
     };
-    toolbars.addFactory<NotebookPanel>(
-      'Notebook',
-      'ownlab-runtime',
-      ({ sessionContext }) => new Indicator({ live, sessionContext, open })
-    );
+    toolbars.addFactory<NotebookPanel>('Notebook', TOOLBAR_ITEM, panel => {
+      const { sessionContext, context } = panel;
+      const connect = (): void => void connector.connect(sessionContext, context.model);
+      return new Indicator({ live, connector, sessionContext, model: context.model, connect, open: (from, anchor) => open(panel, from, anchor) });
+    });
   }
 };
 
@@ -106,9 +128,9 @@ export const proposal: JupyterFrontEndPlugin<void> = {
   id: 'ownlab:proposal',
   description: 'Proposes a runtime type for notebooks that were written for a GPU on Colab.',
   autoStart: true,
-  requires: [INotebookTracker],
-  activate: ({ serviceManager }: JupyterFrontEnd, notebooks: INotebookTracker) => {
-    const open = (panel: NotebookPanel): void => void new TypeProposal(panel, serviceManager.serverSettings);
+  requires: [INotebookTracker, IConnector],
+  activate: ({ serviceManager }: JupyterFrontEnd, notebooks: INotebookTracker, connector: Connector) => {
+    const open = (panel: NotebookPanel): void => void new TypeProposal(panel, serviceManager.serverSettings, connector);
     notebooks.forEach(open);
     notebooks.widgetAdded.connect((_, panel) => open(panel));
   }

@@ -2,18 +2,22 @@
 import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 import * as React from 'react';
-import { cardName, describeActivity, describeCost, describeEnd, formatShare, PARTS, runtimeName } from '../formatting';
+import { cardName, describeActivity, describeCost, describeEnd, describeEnvironment, formatShare, PARTS, runtimeName } from '../formatting';
 import type { CardShare, Runtime } from '../records';
 import { text } from '../text';
 import { MemoryBar } from './charts';
 import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
 
-/** The actions on a runtime. */
+/** The actions on a notebook's connection. */
 export interface IRuntimeActions {
+  connect: () => void;
   extend: (runtime: Runtime) => void;
-  stop: (runtime: Runtime) => void;
   changeType: () => void;
-  showAll: () => void;
+  showResources: () => void;
+  restart: () => void;
+  restartRunAll: () => void;
+  deleteRuntime: () => void;
+  factoryReset: () => void;
   toggleColab: () => void;
 }
 
@@ -22,6 +26,12 @@ export interface IPopoverOptions {
   anchor: HTMLElement;
   /** Called on each rendering: the notebook may get another runtime meanwhile. */
   runtime: () => Runtime | undefined;
+  /** Whether the notebook has a kernel of any kind, or gets one. */
+  hasKernel: () => boolean;
+  /** The type that Connect starts. */
+  nextType: () => string;
+  /** Whether the notebook has installed packages. */
+  hasPackages: () => boolean;
   /** Whether its kernel is in Colab mode; null: not known. */
   colab: () => boolean | null;
   actions: IRuntimeActions;
@@ -70,12 +80,58 @@ export class Popover extends LiveWidget {
   }
 
   protected render(): React.JSX.Element {
+    const { actions, colab, hasKernel, nextType } = this._options;
     const runtime = this._options.runtime();
-    if (!runtime) {
-      return <p className="ownlab-Popover-gone">{text('The runtime has ended.')}</p>;
+    const type = nextType();
+    return (
+      <>
+        {runtime && <Details runtime={runtime} live={this.live} />}
+        {!runtime && !hasKernel() && (
+          <>
+            <header className="ownlab-Popover-head">
+              <strong>{text('Not connected')}</strong>
+            </header>
+            <p className="ownlab-Popover-why">
+              {type
+                ? text('No runtime is running for this notebook. Running a cell starts one: {type}.', { type })
+                : text('No runtime is running for this notebook. Running a cell starts one.')}
+            </p>
+          </>
+        )}
+        {colab() !== null && <ColabSwitch on={colab() === true} toggle={() => this._run(actions.toggleColab)} />}
+        <div className="ownlab-Popover-menu">{this._items(runtime).map((item, index) => this._renderItem(item, index))}</div>
+      </>
+    );
+  }
+
+  /** The actions that apply now; null: a separator. */
+  private _items(runtime: Runtime | undefined): (IItem | null)[] {
+    const { actions, hasKernel, hasPackages } = this._options;
+    const connected = hasKernel();
+    const items: (IItem | null | false)[] = [
+      !connected && { label: text('Connect'), run: actions.connect },
+      runtime?.may_extend === true && runtime.ends_at !== null && { label: text('Extend'), run: () => actions.extend(runtime) },
+      { label: text('Change runtime type…'), run: actions.changeType },
+      { label: text('View resources'), run: actions.showResources },
+      connected && null,
+      connected && { label: text('Restart…'), run: actions.restart },
+      connected && { label: text('Restart and run all…'), run: actions.restartRunAll },
+      (connected || hasPackages()) && null,
+      connected && { label: text('Disconnect and delete runtime…'), run: actions.deleteRuntime, danger: true },
+      (connected || hasPackages()) && { label: text('Factory reset…'), run: actions.factoryReset, danger: true }
+    ];
+    return items.filter(item => item !== false);
+  }
+
+  private _renderItem(item: IItem | null, index: number): React.JSX.Element {
+    if (item === null) {
+      return <hr key={`separator-${index}`} />;
     }
-    const { actions, colab } = this._options;
-    return <Details runtime={runtime} live={this.live} colab={colab()} run={action => this._run(action)} actions={actions} />;
+    return (
+      <button key={item.label} className={`ownlab-Popover-item${item.danger ? ' ownlab-mod-danger' : ''}`} onClick={() => this._run(item.run)}>
+        {item.label}
+      </button>
+    );
   }
 
   private _run(action: () => void): void {
@@ -93,26 +149,35 @@ export class Popover extends LiveWidget {
   private readonly _options: IPopoverOptions;
 }
 
-interface IDetailsProps {
-  runtime: Runtime;
-  live: LiveSnapshot;
-  colab: boolean | null;
-  run: (action: () => void) => void;
-  actions: IRuntimeActions;
+interface IItem {
+  label: string;
+  run: () => void;
+  danger?: boolean;
 }
 
-function Details({ runtime, live, colab, run, actions }: IDetailsProps): React.JSX.Element {
+function ColabSwitch({ on, toggle }: { on: boolean; toggle: () => void }): React.JSX.Element {
+  return (
+    <label className="ownlab-Popover-colab" title={text('Run the kernel with google.colab and /content, as Colab notebooks expect')}>
+      <input type="checkbox" role="switch" checked={on} onChange={toggle} />
+      {on ? text('Colab mode: on') : text('Colab mode: off')}
+    </label>
+  );
+}
+
+function Details({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element {
   const now = live.now();
+  const host = live.current?.host;
   return (
     <>
       <header className="ownlab-Popover-head">
         <strong>{runtimeName(runtime, live)}</strong>
         <span>{describeActivity(runtime, now)}</span>
       </header>
+      <p className="ownlab-Popover-environment">{describeEnvironment(runtime, live)}</p>
       {runtime.state === 'waiting' && runtime.why && <p className="ownlab-Popover-why">{runtime.why}</p>}
       {runtime.state === 'running' && (
         <div className="ownlab-Popover-bars">
-          <MemoryBar label={text('RAM')} used={runtime.ram} total={live.current?.host.memory ?? null} />
+          <MemoryBar label={text('RAM')} used={runtime.ram} total={host?.memory ?? null} />
           {runtime.cards.map(card => (
             <React.Fragment key={card.uuid}>
               <MemoryBar label={text('VRAM')} used={card.vram} total={card.booked} />
@@ -120,6 +185,7 @@ function Details({ runtime, live, colab, run, actions }: IDetailsProps): React.J
               <CardVerdict uuid={card.uuid} live={live} />
             </React.Fragment>
           ))}
+          {typeof host?.disk === 'number' && <MemoryBar label={text('Disk')} used={host.disk_used} total={host.disk} />}
         </div>
       )}
       {runtime.ends_at !== null && (
@@ -128,28 +194,6 @@ function Details({ runtime, live, colab, run, actions }: IDetailsProps): React.J
       {runtime.units_per_hour > 0 && runtime.started_at !== null && (
         <p>{describeCost(runtime)}</p>
       )}
-      {colab !== null && (
-        <label className="ownlab-Popover-colab" title={text('Run the kernel with google.colab and /content, as Colab notebooks expect')}>
-          <input type="checkbox" role="switch" checked={colab} onChange={() => run(actions.toggleColab)} />
-          {colab ? text('Colab mode: on') : text('Colab mode: off')}
-        </label>
-      )}
-      <footer className="ownlab-Popover-actions">
-        {runtime.may_extend && runtime.ends_at !== null && (
-          <button className="ownlab-Button" onClick={() => run(() => actions.extend(runtime))}>
-            {text('Extend')}
-          </button>
-        )}
-        <button className="ownlab-Button" onClick={() => run(actions.changeType)}>
-          {text('Change type…')}
-        </button>
-        <button className="ownlab-Button" onClick={() => run(actions.showAll)}>
-          {text('All runtimes')}
-        </button>
-        <button className="ownlab-Button ownlab-mod-danger" onClick={() => run(() => actions.stop(runtime))}>
-          {text('Stop…')}
-        </button>
-      </footer>
     </>
   );
 }

@@ -4,7 +4,7 @@ import { Dialog, Notification } from '@jupyterlab/apputils';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import * as React from 'react';
 import { reportFailure } from '../failures';
-import { cardName, notebookName, runtimeName } from '../formatting';
+import { cardName, formatDuration, notebookName, runtimeName } from '../formatting';
 import type { CardState, Runtime, Snapshot } from '../records';
 import { plural, text, textNodes } from '../text';
 import { commandIds } from '../tokens';
@@ -52,7 +52,7 @@ export class QueueDialogs {
     const cpu = this._cpuTypeFor(runtime);
     const dialog = new Dialog({
       title: text('{notebook} has to wait for a card', { notebook: notebookName(runtime.notebook) }),
-      body: new QueueDialogBody(this._live, runtime.id),
+      body: new QueueDialogBody(this._live, runtime.id, id => void this._app.commands.execute(commandIds.stopRuntime, { id, confirmed: true })),
       buttons: [
         ...(cpu ? [Dialog.cancelButton({ label: text('Use the CPU'), actions: ['cpu'] })] : []),
         Dialog.cancelButton({ label: text('Another type…'), actions: ['type'] }),
@@ -122,11 +122,53 @@ function notChanged(error: string): string {
 class QueueDialogBody extends LiveWidget {
   constructor(
     live: LiveSnapshot,
-    private readonly _runtimeId: string
+    private readonly _runtimeId: string,
+    private readonly _stop: (id: string) => void
   ) {
     super(live);
     this.addClass('ownlab-Queue');
   }
+
+  /** The user's own runtimes that do nothing with a card of this kind: stopping one may be faster than waiting. */
+  private _renderIdle(snapshot: Snapshot, cards: readonly CardState[]): React.JSX.Element | null {
+    const holders = new Set(cards.flatMap(card => card.holders.map(holder => holder.runtime)));
+    const idle = snapshot.runtimes
+      .filter(runtime => runtime.mine && runtime.person === snapshot.person && holders.has(runtime.id) && !runtime.busy && runtime.state === 'running')
+      .sort((first, second) => first.changed_at - second.changed_at);
+    if (idle.length === 0) {
+      return null;
+    }
+    const now = this.live.now();
+    return (
+      <section className="ownlab-Queue-idle" aria-label={text('Your idle runtimes')}>
+        <p>{text('These runtimes of yours are idle. Stopping one releases its cards; its variables are lost, its notebook and files are kept.')}</p>
+        <ul>
+          {idle.map(runtime => (
+            <li key={runtime.id}>
+              <span className="ownlab-Queue-card">{notebookName(runtime.notebook)}</span>
+              <span>{text('{type}, idle for {duration}', { type: runtimeName(runtime, this.live), duration: formatDuration(now - runtime.changed_at) })}</span>
+              <button
+                className="ownlab-Button ownlab-mod-danger"
+                disabled={this._stopped.has(runtime.id)}
+                aria-label={text('Stop the runtime of {notebook}', { notebook: notebookName(runtime.notebook) })}
+                onClick={() => this._stopIdle(runtime.id)}
+              >
+                {this._stopped.has(runtime.id) ? text('Stopping…') : text('Stop')}
+              </button>
+            </li>
+          ))}
+        </ul>
+      </section>
+    );
+  }
+
+  private _stopIdle(id: string): void {
+    this._stopped.add(id);
+    this.update();
+    this._stop(id);
+  }
+
+  private readonly _stopped = new Set<string>();
 
   protected render(): React.JSX.Element | null {
     const snapshot = this.live.current;
@@ -155,6 +197,7 @@ class QueueDialogBody extends LiveWidget {
           ))}
         </ul>
         {cards.length === 0 && <p>{runtime.why}</p>}
+        {this._renderIdle(snapshot, cards)}
         <p className="ownlab-Queue-hint">
           {text('If you wait, the runtime starts automatically as soon as it can. You can close this page meanwhile.')}
         </p>

@@ -1,6 +1,6 @@
 /** The side panel: all runtimes of this machine, its cards, and curves of the last minutes. */
 import * as React from 'react';
-import { bookedMemory, describeActivity, describeCost, describeTimeLeft, formatPercent, notebookName, runtimeName } from '../formatting';
+import { bookedMemory, describeActivity, describeActivityBriefly, describeCost, describeTimeLeft, formatPercent, notebookName, runtimeName } from '../formatting';
 import { runtimesIcon } from '../icons';
 import type { Point, Runtime, RuntimePoint, Snapshot } from '../records';
 import { listing, plural, text } from '../text';
@@ -31,7 +31,6 @@ export class RuntimesPanel extends LiveWidget {
     const snapshot = this.live.current;
     return (
       <div className="ownlab-Panel-scroll">
-        <h2 className="ownlab-Panel-title">{text('Runtimes')}</h2>
         {this.live.failure && <p className="ownlab-Notice ownlab-mod-failure">{this.live.failure}</p>}
         {snapshot && <PanelContent snapshot={snapshot} live={this.live} actions={this._actions} />}
         {!snapshot && !this.live.failure && <p className="ownlab-Empty">{text('Waiting for the server…')}</p>}
@@ -58,9 +57,10 @@ function PanelContent({ snapshot, live, actions }: IPanelContentProps): React.JS
           {notice}
         </p>
       ))}
+      <Cards cards={snapshot.cards} runtimes={snapshot.runtimes} person={snapshot.person} now={live.now()} history={live.history} />
       <section className="ownlab-Section" aria-label={text('Your runtimes')}>
-        {others.length > 0 && <h3>{text('Your runtimes')}</h3>}
-        {own.length === 0 && <p className="ownlab-Empty">{text('No runtimes yet. Open a notebook, or choose a runtime type in the launcher.')}</p>}
+        <h3>{text('Your runtimes')}</h3>
+        {own.length === 0 && <p className="ownlab-Empty">{text('No runtimes yet. Running a cell of a notebook starts one.')}</p>}
         {own.map(runtime => (
           <RuntimeRow key={runtime.id} runtime={runtime} live={live} actions={actions} />
         ))}
@@ -73,13 +73,6 @@ function PanelContent({ snapshot, live, actions }: IPanelContentProps): React.JS
           ))}
         </section>
       )}
-      <Cards
-        cards={snapshot.cards}
-        runtimes={snapshot.runtimes}
-        person={snapshot.person}
-        now={live.now()}
-        history={live.history}
-      />
       <MachineHistory snapshot={snapshot} history={live.history} />
       <footer className="ownlab-Panel-foot" title={snapshot.store}>
         {snapshot.shared
@@ -96,27 +89,45 @@ interface IRuntimeRowProps {
   actions: IPanelActions;
 }
 
+/** One line; a click shows the rest. */
 function RuntimeRow({ runtime, live, actions }: IRuntimeRowProps): React.JSX.Element {
+  const [expanded, setExpanded] = React.useState(false);
+  const notebook = notebookName(runtime.notebook);
+  const isOther = runtime.person !== live.current?.person;
+  const name = runtimeName(runtime, live);
+  const activity = describeActivityBriefly(runtime, live.now());
+  return (
+    <article className={`ownlab-Runtime ownlab-state-${runtime.state}`} aria-label={notebook}>
+      <div className="ownlab-Runtime-head">
+        <BusyDot runtime={runtime} />
+        <NotebookLink runtime={runtime} open={actions.opener(runtime)} />
+        <button
+          className="ownlab-Runtime-expand"
+          aria-expanded={expanded}
+          aria-label={text('Details of the runtime of {notebook}', { notebook })}
+          title={runtime.why || runtime.label}
+          onClick={() => setExpanded(!expanded)}
+        >
+          <span className={`ownlab-Runtime-brief${runtime.warned ? ' ownlab-mod-warned' : ''}`}>
+            {isOther
+              ? text('{person} · {name} · {activity}', { person: runtime.person, name, activity })
+              : text('{name} · {activity}', { name, activity })}
+          </span>
+        </button>
+      </div>
+      {expanded && <RuntimeDetails runtime={runtime} live={live} actions={actions} />}
+    </article>
+  );
+}
+
+function RuntimeDetails({ runtime, live, actions }: IRuntimeRowProps): React.JSX.Element {
   const now = live.now();
   const left = describeTimeLeft(runtime, now);
-  const isOther = runtime.person !== live.current?.person;
+  const isRunning = runtime.state === 'running';
   return (
-    <article className={`ownlab-Runtime ownlab-state-${runtime.state}`} aria-label={notebookName(runtime.notebook)}>
-      <div className="ownlab-Runtime-head">
-        <span className="ownlab-Runtime-title">
-          <BusyDot runtime={runtime} />
-          <NotebookLink runtime={runtime} open={actions.opener(runtime)} />
-        </span>
-        {runtime.mine && <RuntimeButtons runtime={runtime} actions={actions} />}
-      </div>
+    <div className="ownlab-Runtime-more">
       <div className="ownlab-Runtime-line">
-        {isOther && <span className="ownlab-Runtime-person">{runtime.person}</span>}
-        <span className="ownlab-Runtime-type" title={runtime.label}>
-          {runtimeName(runtime, live)}
-        </span>
         {runtime.cards.length > 0 && <span className="ownlab-Runtime-cards">{describeCards(runtime)}</span>}
-      </div>
-      <div className="ownlab-Runtime-line">
         <span className="ownlab-Runtime-activity" title={runtime.why}>
           {describeActivity(runtime, now)}
         </span>
@@ -125,18 +136,17 @@ function RuntimeRow({ runtime, live, actions }: IRuntimeRowProps): React.JSX.Ele
             {left}
           </span>
         )}
+        {runtime.units_per_hour > 0 && runtime.started_at !== null && <span>{describeCost(runtime)}</span>}
       </div>
-      {runtime.state === 'running' && (
+      {isRunning && (
         <div className="ownlab-Runtime-bars">
           <MemoryBar label={text('RAM')} used={runtime.ram} total={live.current?.host.memory ?? null} />
           {runtime.cards.length > 0 && <MemoryBar label={text('VRAM')} used={runtime.vram} total={bookedMemory(runtime)} />}
         </div>
       )}
-      {runtime.state === 'running' && <RuntimeCurves runtime={runtime} live={live} />}
-      {runtime.units_per_hour > 0 && runtime.started_at !== null && (
-        <div className="ownlab-Runtime-cost">{describeCost(runtime)}</div>
-      )}
-    </article>
+      {isRunning && <RuntimeCurves runtime={runtime} live={live} />}
+      {runtime.mine && <RuntimeButtons runtime={runtime} actions={actions} />}
+    </div>
   );
 }
 
@@ -147,7 +157,7 @@ function RuntimeCurves({ runtime, live }: { runtime: Runtime; live: LiveSnapshot
     return null;
   }
   const cores = current?.host.cores ?? null;
-  const at = (point: Point): RuntimePoint | undefined => point.runtimes.find(runtime => runtime.id === runtime.id);
+  const at = (point: Point): RuntimePoint | undefined => point.runtimes.find(({ id }) => id === runtime.id);
   const maximum = Math.max(100 * (cores ?? 1), ...(cores === null ? history.map(point => at(point)?.cpu ?? 0) : []));
   return (
     <div className="ownlab-Runtime-curves">

@@ -10,6 +10,8 @@ export interface ITypeChoiceOptions {
   live: LiveSnapshot;
   /** Name of the notebook's current type. */
   currentType: string | undefined;
+  /** Name of the type that is selected first; undefined: one that is free. */
+  selected?: string | undefined;
   /** Id of the runtime that is shut down when the type changes. */
   replacedRuntime: string | undefined;
   /** Describe the consequences; called on each rendering, because the runtime may start meanwhile. */
@@ -22,7 +24,8 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
     this._options = options;
     this.addClass('ownlab-TypeChoice');
     const types = this.live.current?.types ?? [];
-    this._selected = types.find(type => this._isFree(type) && type.name !== options.currentType)?.name ?? '';
+    const known = types.find(type => type.name === options.selected);
+    this._selected = (known ?? types.find(type => this._isFree(type) && type.name !== options.currentType))?.name ?? '';
   }
 
   /** Called by the dialog: return the name of the selected type, "" if there is none. */

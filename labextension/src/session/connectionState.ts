@@ -2,6 +2,7 @@
 import type { KernelMessage } from '@jupyterlab/services';
 import { PromiseDelegate } from '@lumino/coreutils';
 import { type ISignal, Signal } from '@lumino/signaling';
+import type { IDeath, IDeathNote } from '../api';
 import { LocalMessage, makeMessage } from './messageSerializer';
 
 /** A notebook that was opened attaches within this time. After it, the connection continues without a notebook. */
@@ -38,6 +39,8 @@ export class ConnectionState {
   attached = false;
   /** The kernel restarts: messages from before do not concern the new kernel. */
   restarted = false;
+  /** The kernel has died, and no other one has started yet. */
+  died = false;
   /** Number of restarts seen so far. */
   kernelGeneration = 0;
   /** While true, messages from JupyterLab are not sent. */
@@ -125,6 +128,8 @@ export class ConnectionState {
         this.reset();
         this.restarted = position === 0; // reported by Jupyter, possibly before the journal, which will repeat it
         this.socket?.stopDelivering();
+      } else if (state === 'starting') {
+        this.died = false;
       } else if (parent?.msg_type === 'execute_request' && state !== 'idle' && this._isUnknown(parent.msg_id)) {
         // Started elsewhere; or finished long ago, with a thread that still prints.
         this._knownExecutions.add(parent.msg_id);
@@ -145,6 +150,30 @@ export class ConnectionState {
     this.deliver(new LocalMessage(makeMessage('ownlab_replied', this.session, '', { id, ack })));
   }
 
+  /** The kernel died; the server will start another one, or has given it up. */
+  kernelDied(death: IDeath, notes: readonly IDeathNote[], position: number): void {
+    this.died = true;
+    const missing = notes.filter(note => position > (this._replayed.get(note.msg_id) ?? 0));
+    this.deliver(new LocalMessage(makeMessage('ownlab_died', this.session, '', { death, notes: missing }), position));
+  }
+
+  /** Cells were run before this page knew that the kernel had died: its successor does not run them. */
+  cellsNotRun(notes: readonly IDeathNote[], position: number): void {
+    this.deliver(new LocalMessage(makeMessage('ownlab_not_run', this.session, '', { notes }), position));
+  }
+
+  /** A cell is run: from now on it may have to wait until it is sent. */
+  cellRun(cell: string): void {
+    if (this.receivedPosition !== null) {
+      this._runPositions.set(cell, this.receivedPosition);
+    }
+  }
+
+  /** Return the position received when a cell was run; null: not known. */
+  runPosition(cell: string): number | null {
+    return this._runPositions.get(cell) ?? null;
+  }
+
   /** The server can no longer replay the missing messages one by one. */
   requestAttach(): void {
     this._attachNeeded.emit('behind');
@@ -153,6 +182,7 @@ export class ConnectionState {
   /** Forget everything about the previous kernel. */
   reset(): void {
     this.kernelGeneration += 1;
+    this.died = false;
     this.outbox.clear();
     this.cellIds.clear();
     this._replayed.clear();
@@ -167,6 +197,8 @@ export class ConnectionState {
   private readonly _knownExecutions = new Set<string>();
   /** Execution -> position up to which it was replayed. */
   private readonly _replayed = new Map<string, number>();
+  /** Cell -> position received when it was run last. */
+  private readonly _runPositions = new Map<string, number>();
   private readonly _undelivered: LocalMessage[] = [];
   private _pause: PromiseDelegate<void> | null = null;
 }
@@ -188,6 +220,16 @@ export class ConnectionStates {
       this._holdBack(state);
     }
     return state;
+  }
+
+  /** Return the state of a connection that exists. */
+  find(kernel: string, client: string): ConnectionState | undefined {
+    return this._states.get(`${kernel}/${client}`);
+  }
+
+  /** Return the position that a client had received when one of its cells was run; null: not known. */
+  runPosition(cell: string, client: string): number | null {
+    return [...this._states.values()].find(state => state.client === client)?.runPosition(cell) ?? null;
   }
 
   /** A notebook was read from the server, merged up to a position: its connection starts there. */
@@ -221,6 +263,11 @@ export class ConnectionStates {
     for (const state of this._forKernel(kernel)) {
       state.restarted = true;
     }
+  }
+
+  /** Return whether a kernel has died, and this page has not heard of another one. */
+  hasDied(kernel: string, client: string): boolean {
+    return this._states.get(`${kernel}/${client}`)?.died === true;
   }
 
   remove(state: ConnectionState): void {

@@ -5,6 +5,7 @@
  * position it received, and sends again what the server has not confirmed; the server drops duplicates. The socket closes
  * only if the server is reachable and refuses it: the kernel is gone.
  */
+import type { IDeath, IDeathNote } from '../api';
 import type { ConnectionState, IJournalSocket } from './connectionState';
 import { type LocalMessage, type MessageSerializer, NumberedMessage } from './messageSerializer';
 import type { Reach, Reachability } from './reachability';
@@ -18,12 +19,14 @@ const DELIVERY_CHECK_MS = 5_000;
 
 /** A control frame from the server. */
 interface IFrame {
-  type: 'hello' | 'plain' | 'taken' | 'answered' | 'replied' | 'behind';
+  type: 'hello' | 'plain' | 'taken' | 'answered' | 'replied' | 'behind' | 'died' | 'not-run';
   position?: number;
   msg_id?: string;
   parent?: string | null;
   value?: string | null;
   ack?: boolean;
+  death?: IDeath;
+  notes?: IDeathNote[];
 }
 
 export class JournalSocket extends SocketBase implements IJournalSocket {
@@ -225,7 +228,7 @@ export class JournalSocket extends SocketBase implements IJournalSocket {
   }
 
   private _handleFrame(frame: IFrame | null): void {
-    const { type, position = 0, msg_id = '', parent, value = null, ack = false } = frame ?? {};
+    const { type, position = 0, msg_id = '', parent, value = null, ack = false, death, notes = [] } = frame ?? {};
     switch (type) {
       case 'taken':
         this._state.outbox.delete(msg_id);
@@ -239,6 +242,16 @@ export class JournalSocket extends SocketBase implements IJournalSocket {
       case 'replied':
         if (this._advance(position)) {
           this._state.colabReplied(msg_id, ack);
+        }
+        break;
+      case 'died':
+        if (this._advance(position) && death) {
+          this._state.kernelDied(death, notes, position);
+        }
+        break;
+      case 'not-run':
+        if (this._advance(position)) {
+          this._state.cellsNotRun(notes, position);
         }
         break;
       case 'behind':

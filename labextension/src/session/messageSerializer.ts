@@ -21,7 +21,20 @@ export class LocalMessage {
 }
 
 export class MessageSerializer implements Serializer {
+  /** Return the name of the user, for the headers of requests; empty: not known yet. JupyterLab leaves it empty. */
+  username: () => string = () => '';
+
+  /** Return the position that its page had read when a cell was run; null: not known. */
+  runPosition: (cell: string, client: string) => number | null = () => null;
+
   serialize(message: KernelMessage.IMessage, protocol?: string): string | ArrayBuffer {
+    message.header.username ||= this.username();
+    const cell = message.header.msg_type === 'execute_request' ? message.metadata['cellId'] : null;
+    const position = typeof cell === 'string' ? this.runPosition(cell, message.header.session) : null;
+    if (position !== null) {
+      // If the kernel has died since, the next one must not run the cell (lab/supervisor/journal_recorder.py).
+      message.metadata['ownlab_position'] = position;
+    }
     const data = this._base.serialize(message, protocol);
     if (typeof data !== 'string') {
       this._sentMessages.set(data, message);

@@ -9,6 +9,7 @@ import { ConnectionStates } from './connectionState';
 import { JournalSocket } from './journalSocket';
 import { MessageSerializer } from './messageSerializer';
 import { OwnShutdowns } from './ownShutdowns';
+import { patientFetch } from './patientFetch';
 import { type Reach, Reachability } from './reachability';
 import { ReconnectingSocket } from './reconnectingSocket';
 import { SavedPositions } from './savedPositions';
@@ -37,12 +38,15 @@ export const journal: ServiceManagerPlugin<IJournal> = {
   id: 'ownlab:line',
   description: 'Tracks the position of this page in the journal of each runtime.',
   autoStart: true,
-  requires: [IOwnShutdowns],
+  requires: [IOwnShutdowns, IReachability],
   provides: IJournal,
-  activate: (_: null, ownShutdowns: OwnShutdowns) => {
+  activate: (_: null, ownShutdowns: OwnShutdowns, reachability: Reachability) => {
     ignoreSubshellMessages();
     const connections = new ConnectionStates();
-    return { connections, serializer: new MessageSerializer(), savedPositions: new SavedPositions(connections, ownShutdowns.fetch) };
+    const fetch = patientFetch(ownShutdowns.fetch, reachability);
+    const serializer = new MessageSerializer();
+    serializer.runPosition = (cell, client) => connections.runPosition(cell, client);
+    return { connections, serializer, savedPositions: new SavedPositions(connections, fetch) };
   }
 };
 

@@ -4,7 +4,9 @@ Each table says where its figures come from and when they were gathered. What no
 return None or `Unstated`: never a guess.
 
 - `cards`: specifications of cards, and finding a card by name. `card_update`: `ownlab gpus update`.
-- `card_speeds`: the relative speed of cards, measured or computed. `gpu_ladder`: cards ranked by speed, price or power.
+- `throughput_table`: published measurements. `card_speeds`: the relative speed of cards, measured or computed.
+- `gpu_ladder`: cards ranked by speed, price or power.
+- `usable_memory`: what programs can use of a card's memory. `published_work`: published throughputs of models and of several cards.
 - `platforms`: cloud platforms with their offers, prices and limits.
 - `gpus_cli`, `gpus_terminal`, `ladder_chart`: `ownlab gpus`. `clouds_cli`, `clouds_terminal`: `ownlab clouds`.
 - `cuda`: which driver runs which CUDA, and CUDA's libraries. `architectures`: compute capabilities, and which code runs on them.

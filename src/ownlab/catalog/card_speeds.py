@@ -11,13 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
-from ownlab.catalog.cards import Card, Figure, Source, Unstated, load_cards
-from ownlab.catalog.data_files import read_data, tomllib
+from ownlab.catalog.cards import Card, Figure, Unstated, load_cards
+from ownlab.catalog.throughput_table import (
+    WORKLOADS,
+    MeasuredSet,
+    Shares,
+    Throughput,
+    Workload,
+    load_throughput,
+)
 from ownlab.text import listing, text
 
 __all__ = [
@@ -29,6 +35,7 @@ __all__ = [
     "Throughput",
     "Workload",
     "computed_log_speed",
+    "exceeds",
     "family",
     "load_throughput",
     "measured_log_speed",
@@ -38,12 +45,13 @@ __all__ = [
     "speed_of",
 ]
 
-Workload: TypeAlias = Literal["vision", "transformer", "recurrent", "decoding"]
-WORKLOADS: tuple[Workload, ...] = get_args(Workload)
 REFERENCE = "V100 SXM2 16GB"
 # Lambda measured the H100 SXM5 on about forty machines; their results differ by this share.
 _MACHINE_SPREAD = 0.06
 _PAIR = 2
+# A card that has this much more of every rate than another was never measured to be slower.
+_MORE = 1.05
+_TWIN = 0.98
 
 
 class Speed(Struct, frozen=True):
@@ -58,38 +66,6 @@ class Speed(Struct, frozen=True):
     why: str
 
 
-class Shares(Struct, frozen=True, forbid_unknown_fields=True):
-    """The shares of the time on the reference card; the rest is bandwidth."""
-
-    tasks: tuple[str, ...]
-    tensor: float
-    fp32: float
-    near: float
-    far: float
-
-
-class MeasuredSet(Struct, frozen=True, forbid_unknown_fields=True):
-    """Throughputs that were measured with one method and the software of one time."""
-
-    name: str
-    source: str
-    software: str
-    columns: tuple[str, ...]
-    rows: dict[str, tuple[float, ...]]
-    reference: str | None = None
-
-
-class Throughput(Struct, frozen=True, forbid_unknown_fields=True):
-    """data/throughput.toml."""
-
-    as_of: str
-    sources: dict[str, Source]
-    workloads: dict[Workload, Shares]
-    achieved: dict[str, tuple[float, str]]
-    sets: tuple[MeasuredSet, ...]  # the newest first
-    prices: dict[str, tuple[float, str]]
-
-
 class _MeasuredCard(NamedTuple):
     """A measured card: logarithms of its speed by the formula and by the measurement."""
 
@@ -99,18 +75,15 @@ class _MeasuredCard(NamedTuple):
     set: MeasuredSet
 
 
-@lru_cache(maxsize=1)
-def load_throughput() -> Throughput:
-    """Return the measurements. A file that does not match the record is a bug and raises."""
-    return msgspec.convert(tomllib.loads(read_data("throughput.toml")), Throughput)
-
-
 def speed_of(card: Card, workload: Workload) -> Speed | Unstated:
     """Return the relative speed of a card at this kind of work."""
     measured_cards = _measured_cards(workload)
     own = next((measured for measured in measured_cards if measured.card.name == card.name), None)
     if own is not None:
         return _measured_speed(own, workload)
+    published = _speed_of_slices(card, workload) or _compared_speed(card, workload, measured_cards)
+    if published is not None:
+        return published
     if card.vendor == "AMD" and workload == "decoding":
         return Unstated(
             text(
@@ -120,7 +93,49 @@ def speed_of(card: Card, workload: Workload) -> Speed | Unstated:
     computed = computed_log_speed(card, load_throughput().workloads[workload])
     if isinstance(computed, Unstated):
         return computed
-    return _computed_speed(card, computed, workload, measured_cards)
+    speed = _computed_speed(card, computed, workload, measured_cards)
+    return _between_measured(card, _below_better_siblings(card, computed, speed, workload), measured_cards)
+
+
+def _speed_of_slices(card: Card, workload: Workload) -> Speed | None:
+    """Return the speed of one chip by published runs of whole slices; None where there is none.
+
+    The best slice gives the speed, the worst the lower end of the range.
+    """
+    for table in load_throughput().slices:
+        runs = table.runs.get(card.name)
+        if runs is None or table.workload != workload:
+            continue
+        cards, hours = table.reference
+        speeds = [cards * hours / (chips * its_hours) for chips, its_hours in runs]
+        why = text(
+            "{task}, in slices of {chips} chips against {cards} V100; other software than the other measurements",
+            task=table.task,
+            chips=listing([str(chips) for chips, _ in runs], "{items} and {last}"),
+            cards=cards,
+        )
+        low, high = min(speeds) * (1 - _MACHINE_SPREAD), max(speeds) * (1 + _MACHINE_SPREAD)
+        return Speed(card.name, max(speeds), low, high, "measured", table.source, why)
+    return None
+
+
+def _compared_speed(card: Card, workload: Workload, measured_cards: tuple[_MeasuredCard, ...]) -> Speed | None:
+    """Return the speed of a card that was published beside a measured card; None where there is none."""
+    for table in load_throughput().compared:
+        base = next((each for each in measured_cards if each.card.name == table.card), None)
+        if card.name not in table.speeds or table.workload != workload or base is None:
+            continue
+        least, most = table.speeds[card.name]
+        measured = math.exp(base.measured)
+        why = text(
+            "computed from the measured {card}, beside which it was published ({task}); other software than the other "
+            "measurements",
+            card=table.card,
+            task=table.task,
+        )
+        low, high = measured * least * (1 - _MACHINE_SPREAD), measured * most * (1 + _MACHINE_SPREAD)
+        return Speed(card.name, measured * math.sqrt(least * most), low, high, "computed", table.source, why)
+    return None
 
 
 def ranked_speeds(workload: Workload, cards: tuple[Card, ...] | None = None) -> tuple[Speed, ...]:
@@ -274,7 +289,9 @@ def _computed_speed(
     index = nearest_measured(card, computed, [(measured.card, measured.computed) for measured in measured_cards])
     if index is None:
         used = measured_cards
-        spread = shares.far
+        # `far` is the error for an unmeasured family of a measured maker; of another maker even that was not tested.
+        tested = card.vendor in {measured.card.vendor for measured in measured_cards}
+        spread = shares.far if tested else max(each.far for each in load_throughput().workloads.values())
         why = text(
             "computed from its rates: no {architecture} card like it was measured", architecture=card.architecture
         )
@@ -299,6 +316,73 @@ def _computed_speed(
         used[0].set.source,
         listing([why, caveat], "{items}; {last}") if caveat else why,
     )
+
+
+def _below_better_siblings(card: Card, computed: float, speed: Speed, workload: Workload) -> Speed:
+    """Lower a speed that exceeds the one of a card with the same architecture and more of everything.
+
+    Two such cards may be computed from different measured ones: L40 and L40S, from an RTX 4090 and an RTX 6000 Ada.
+    """
+    measured_cards, shares = _measured_cards(workload), load_throughput().workloads[workload]
+    measured = {each.card.name: each for each in measured_cards}
+    if any(_is_twin(card, each.card) for each in measured_cards):
+        return speed  # an H800 is as fast as the H100, even if a GH200 was measured to be slower
+    for other in load_cards():
+        if other.capability != card.capability or not exceeds(other, card, 1.0):
+            continue
+        its_computed = computed_log_speed(other, shares)
+        if isinstance(its_computed, Unstated):
+            continue
+        if other.name in measured:
+            better = _measured_speed(measured[other.name], workload)
+            why: str = text("computed from the measured {card}, which has more of everything", card=other.name)
+        else:
+            better = _computed_speed(other, its_computed, workload, measured_cards)
+            why = better.why
+        if better.relative < speed.relative:
+            factor = better.relative * math.exp(min(0.0, computed - its_computed)) / speed.relative
+            speed = _scaled(speed, factor, why=why)
+    return speed
+
+
+def _between_measured(card: Card, speed: Speed, measured_cards: tuple[_MeasuredCard, ...]) -> Speed:
+    """Narrow a range by measured cards that have less, and by those that have more, of every rate."""
+    low, high = speed.low, speed.high
+    for each in measured_cards:
+        measured = math.exp(each.measured)
+        if exceeds(card, each.card):
+            low = max(low, measured)
+        elif exceeds(each.card, card):
+            high = min(high, measured)
+    if low >= high:  # two measurements that contradict each other
+        return speed
+    # A speed outside of the range that is now known lies at its end, with a little room for both ends.
+    relative = min(max(speed.relative, low * (high / low) ** 0.1), high / (high / low) ** 0.1)
+    return Speed(speed.card, relative, low, high, speed.kind, speed.source, speed.why)
+
+
+def _scaled(speed: Speed, factor: float, *, why: str) -> Speed:
+    relative, low, high = (value * factor for value in (speed.relative, speed.low, speed.high))
+    return Speed(speed.card, relative, low, high, speed.kind, speed.source, why)
+
+
+def exceeds(card: Card, other: Card, margin: float = _MORE) -> bool:
+    """Return whether an NVIDIA card has more of every rate than another: then it is at least as fast.
+
+    With a margin of 5 % this holds for all pairs of measured cards, at each kind of work (tests/catalog/test_card_speeds.py).
+    """
+    if not card.vendor == other.vendor == "NVIDIA" or card.name == other.name:
+        return False
+    for rate in (_tensor, _fp32, _bandwidth):
+        here, there = rate(card), rate(other)
+        if isinstance(here, Unstated) or isinstance(there, Unstated) or here < there * margin:
+            return False
+    return True
+
+
+def _is_twin(card: Card, other: Card) -> bool:
+    """Return whether two cards have the same rates, within 2 %."""
+    return exceeds(card, other, _TWIN) and exceeds(other, card, _TWIN)
 
 
 def _spread(nearest: _MeasuredCard, measured_cards: tuple[_MeasuredCard, ...], shares: Shares) -> float:

@@ -42,6 +42,7 @@ _BOUNDS: dict[FigureName, tuple[float, float]] = {
     "bf16_tflops": (1, 20_000),
     "fp8_tflops": (1, 80_000),
     "int8_tops": (1, 80_000),
+    "nvlink_gb_s": (20, 15_000),
     "power_w": (5, 5000),
     "launch_usd": (20, 500_000),
 }

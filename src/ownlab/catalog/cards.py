@@ -20,9 +20,10 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from ownlab.catalog.data_files import read_data, tomllib
+from ownlab.catalog.data_files import read_data
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, RecordError, UsageError
+from ownlab.input_files import parse_toml, read_text
 from ownlab.text import listing, sentences, text
 from ownlab.units import GIB, format_bytes, parse_bytes
 
@@ -62,6 +63,7 @@ FigureName: TypeAlias = Literal[
     "bf16_tflops",
     "fp8_tflops",
     "int8_tops",
+    "nvlink_gb_s",
     "power_w",
     "launch_usd",
 ]
@@ -106,6 +108,7 @@ class Card(Struct, frozen=True):
     bf16_tflops: Figure | Unstated = _UNKNOWN
     fp8_tflops: Figure | Unstated = _UNKNOWN
     int8_tops: Figure | Unstated = _UNKNOWN
+    nvlink_gb_s: Figure | Unstated = _UNKNOWN  # all links, both directions together
     power_w: Figure | Unstated = _UNKNOWN
     launch_usd: Figure | Unstated = _UNKNOWN
     notes: tuple[str, ...] = ()
@@ -162,6 +165,7 @@ class CardRow(Struct, frozen=True, forbid_unknown_fields=True):
     int8_tops: RawFigure
     power_w: RawFigure
     launch_usd: RawFigure
+    nvlink_gb_s: RawFigure = "not in this table"  # tables of older versions have none
     capability: str = ""
     year: int | None = None
     devices: int = 1
@@ -191,14 +195,10 @@ def current_tables() -> tuple[CardTable, ...]:
     """Return the tables in use, the newer one last."""
     shipped, path = shipped_table(), updated_table_path()
     hint = text("`ownlab gpus update --reset` restores the figures that came with ownlab.")
-    try:
-        updated = parse_table(path.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    if not path.is_file() and not path.is_symlink() and not path.exists():
         return (shipped,)
-    except OSError as exc:
-        raise InputError(text("Cannot read {path}: {cause}.", path=path, cause=exc.strerror), hint=hint) from exc
-    except UnicodeDecodeError as exc:
-        raise RecordError(text("Cannot use {path}: {cause}.", path=path, cause=exc), hint=hint) from exc
+    try:
+        updated = parse_table(read_text(path, hint=hint))
     except RecordError as exc:
         raise RecordError(text("Cannot use {path}. {cause}", path=path, cause=exc.message), hint=hint) from exc
     return tuple(sorted((shipped, updated), key=lambda table: table.as_of))
@@ -207,11 +207,11 @@ def current_tables() -> tuple[CardTable, ...]:
 def parse_table(source: str) -> CardTable:
     """Parse a cards.toml and check that every source that a figure names exists."""
     try:
-        table = msgspec.convert(tomllib.loads(source), CardTable)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as exc:
+        table = msgspec.convert(parse_toml(source, text("The table")), CardTable)
+    except msgspec.ValidationError as exc:
         raise RecordError(text("This is not a table of cards: {cause}.", cause=exc)) from exc
-    except RecursionError:
-        raise RecordError(text("This is not a table of cards: its lists are nested too deeply.")) from None
+    except InputError as exc:
+        raise RecordError(text("This is not a table of cards. {cause}", cause=exc.message)) from exc
     for card, figure, (_, key) in figures_in(table):
         if key not in table.sources:
             raise RecordError(
@@ -314,7 +314,7 @@ def _cards_named(word: str) -> list[Card]:
     """Return cards of this name, also without RTX or GTX; else all cards whose name has these words."""
     wanted, cards = name_words(word), load_cards()
     exact = [card for card in cards if any(_model(name) == _model(word) for name in (card.name, *card.aliases))]
-    partial = [card for card in cards if wanted and set(wanted) <= set(name_words(card.name))]
+    partial = [card for card in cards if wanted and all(_has_word(card, part) for part in wanted)]
     if (exact or partial) and not re.fullmatch(r"\d{1,3}", word):  # 80 may be a size without its unit
         return exact or partial
     names = {card.name.lower(): card.name for card in cards}
@@ -324,6 +324,11 @@ def _cards_named(word: str) -> list[Card]:
         text("Unknown card {name!r}.", name=word),
         hint=sentences(suggestion, text("All names: ownlab gpus")),
     )
+
+
+def _has_word(card: Card, word: str) -> bool:
+    """Whether a card's name has this word; sockets also without their number: "sxm" is SXM2, SXM4 or SXM5."""
+    return any(own == word or (word == "sxm" and own.startswith(word)) for own in name_words(card.name))
 
 
 def _model(name: str) -> list[str]:

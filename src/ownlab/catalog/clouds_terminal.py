@@ -61,6 +61,8 @@ def show_platform(platform: Platform, out: Console, today: date) -> None:
         for name in LIMITS:
             label, template = _LIMITS[name]
             labelled(out, label, _limit(platform.limit(name), template), width=_LABEL_WIDTH)
+        if isinstance(platform.daily_hours, Figure):
+            labelled(out, text("day"), _daily(platform), width=_LABEL_WIDTH)
     if platform.offers:
         out.print()
         _table(platform, out, today)
@@ -84,6 +86,8 @@ def _time_limits(platform: Platform) -> Text:
     limits: list[str] = []
     if isinstance(platform.session_hours, Figure):
         limits.append(text("{hours:g} h per session", hours=platform.session_hours.value))
+    if isinstance(platform.daily_hours, Figure):
+        limits.append(text("{hours:g} h per day", hours=platform.daily_hours.value))
     if isinstance(platform.weekly_hours, Figure):
         limits.append(text("{hours:g} h per week", hours=platform.weekly_hours.value))
     if limits:
@@ -131,7 +135,8 @@ def _table(platform: Platform, out: Console, today: date) -> None:
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
         region = offer.region if len(regions) > 1 else ""
-        details = [detail for detail in (_age(offer, today), _units(offer), region, offer.note, _gone(offer)) if detail]
+        parts = (_host(offer), _plan(offer), _lockout(offer), _age(offer, today), _units(offer), region, offer.note)
+        details = [detail for detail in (*parts, _gone(offer)) if detail]
         if details:
             labelled(out, "", Text(listing(details, "{items}; {last}"), style="dim"), indent=4, width=0)
     if len(regions) == 1 and platform.offers[0].region:
@@ -165,10 +170,44 @@ def _limit(limit: Figure | Unstated, template: str) -> Text:
     return Text(limit.reason, style="" if limit.reason == NO_LIMIT else "dim")
 
 
+def _daily(platform: Platform) -> Text:
+    least, most = platform.daily_hours, platform.daily_hours_most
+    if isinstance(least, Figure) and isinstance(most, Figure):
+        return Text(text("{low:g} or {high:g} hours: sources disagree", low=least.value, high=most.value))
+    return _limit(least, "{value:g} hours")
+
+
+def _host(offer: Offer) -> str:
+    if isinstance(offer.cpus, Figure) and isinstance(offer.ram_gib, Figure):
+        return text("{cpus:g} processors, {ram:g} GiB of memory", cpus=offer.cpus.value, ram=offer.ram_gib.value)
+    return text("{ram:g} GiB of memory", ram=offer.ram_gib.value) if isinstance(offer.ram_gib, Figure) else ""
+
+
+def _plan(offer: Offer) -> str:
+    """The subscription that an offer needs."""
+    if not isinstance(offer.plan_usd, Figure):
+        return ""
+    if isinstance(offer.plan_usd_most, Figure):
+        return text(
+            "needs the plan {plan}, ${low:g} to ${high:g} per month",
+            plan=offer.plan,
+            low=offer.plan_usd.value,
+            high=offer.plan_usd_most.value,
+        )
+    return text("needs the plan {plan}, ${price:g} per month", plan=offer.plan, price=offer.plan_usd.value)
+
+
+def _lockout(offer: Offer) -> str:
+    if not isinstance(offer.lockout_hours, Figure):
+        return ""
+    return text("after a session a card may be refused for {hours:g} hours", hours=offer.lockout_hours.value)
+
+
 def _sources(platform: Platform, out: Console) -> None:
-    figures = [platform.limit(name) for name in LIMITS]
+    figures = [*(platform.limit(name) for name in LIMITS), platform.daily_hours, platform.daily_hours_most]
     for offer in platform.offers:
         figures += [offer.price, offer.session_hours, offer.weekly_hours, offer.unit_price]
+        figures += [offer.lockout_hours, offer.plan_usd, offer.plan_usd_most, offer.cpus, offer.ram_gib]
     used = dict.fromkeys([figure.source for figure in figures if isinstance(figure, Figure)])
     if platform.ended_source:
         used[platform.ended_source] = None

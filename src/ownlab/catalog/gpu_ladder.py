@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ownlab.catalog.card_speeds import REFERENCE, Speed, Workload, load_throughput, price_of, speed_of
 from ownlab.catalog.cards import Card, Figure, Source, Unstated, load_sources
+from ownlab.catalog.published_work import scaling_of
 from ownlab.text import text
 
 __all__ = ["ORDERS", "WORKLOAD_TITLES", "CardList", "Ladder", "LeftOut", "Order", "Rung", "list_cards", "rank"]
@@ -35,10 +36,12 @@ class Rung(Struct, frozen=True):
     card: str
     own: bool  # this machine has one
     speed: Speed
-    score: float  # the sort key: relative speed, relative speed per 1000 USD, or per 100 W
+    score: float  # relative speed, relative speed per 1000 USD, or per 100 W
     memory_gb: Figure | Unstated
     price_usd: Figure | Unstated  # list price, or what Lambda asked
     power_w: Figure | Unstated
+    least: float = 0.0  # the sort key: the score that the card reaches at least, which is what is known of it
+    most: float = 0.0
 
 
 class LeftOut(Struct, frozen=True):
@@ -59,6 +62,7 @@ class Ladder(Struct, frozen=True):
     rungs: tuple[Rung, ...]  # the best first
     left_out: tuple[LeftOut, ...]
     sources: dict[str, Source]
+    count: int = 1  # cards of one machine; price and power are those of all
 
 
 def list_cards(cards: tuple[Card, ...]) -> CardList:
@@ -69,22 +73,37 @@ def list_cards(cards: tuple[Card, ...]) -> CardList:
 
 
 def rank(
-    cards: tuple[Card, ...], workload: Workload, by: Order, own: tuple[str, ...] = (), own_unknown: tuple[str, ...] = ()
+    cards: tuple[Card, ...],
+    workload: Workload,
+    by: Order,
+    own: tuple[str, ...] = (),
+    own_unknown: tuple[str, ...] = (),
+    count: int = 1,
 ) -> Ladder:
-    """Rank these cards. `own`: the names of this machine's cards, `own_unknown`: those that the catalog does not have."""
-    results = [_rung(card, workload, by, card.name in own) for card in cards]
+    """Rank these cards. `own`: the names of this machine's cards, `own_unknown`: those that the catalog does not have.
+
+    `count`: so many of each in one machine; only cards for which such a result was published.
+    """
+    results = [_rung(card, workload, by, card.name in own, count) for card in cards]
     rungs = [result for result in results if isinstance(result, Rung)]
     left_out = tuple(result for result in results if isinstance(result, LeftOut))
-    best_first = tuple(sorted(rungs, key=lambda rung: -rung.score))
-    return Ladder(workload, by, REFERENCE, own, own_unknown, best_first, left_out, load_throughput().sources)
+    best_first = tuple(
+        sorted(rungs, key=lambda rung: (-round(rung.least, 6), rung.speed.kind != "measured", -rung.score))
+    )
+    return Ladder(workload, by, REFERENCE, own, own_unknown, best_first, left_out, load_throughput().sources, count)
 
 
-def _rung(card: Card, workload: Workload, by: Order, own: bool) -> Rung | LeftOut:
+def _rung(card: Card, workload: Workload, by: Order, own: bool, count: int) -> Rung | LeftOut:
     speed, price = speed_of(card, workload), price_of(card)
     if isinstance(speed, Unstated):
         return LeftOut(card.name, speed.reason)
     divisor = {"speed": Figure(1, "", ""), "price": price, "watt": card.power_w}[by]
     if isinstance(divisor, Unstated):
         return LeftOut(card.name, divisor.reason)
-    score = speed.relative / divisor.value * {"speed": 1, "price": 1000, "watt": 100}[by]
-    return Rung(card.name, own, speed, score, card.memory_gb, price, card.power_w)
+    scaling = scaling_of(card.name, count, workload)
+    if scaling is None or not scaling.published:
+        return LeftOut(card.name, text("no result for {count} of these cards was published", count=count))
+    parts = 1 if by == "speed" else count  # of the price, and of the power
+    scale = {"speed": 1, "price": 1000, "watt": 100}[by] / divisor.value * scaling.low / parts
+    score, least, most = (value * scale for value in (speed.relative, speed.low, speed.high))
+    return Rung(card.name, own, speed, score, card.memory_gb, price, card.power_w, least, most)

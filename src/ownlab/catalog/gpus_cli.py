@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ownlab.cli.options import json_option
-from ownlab.errors import InputError, UsageError
+from ownlab.errors import UsageError
+from ownlab.input_files import decode_utf8, read_text
 from ownlab.text import plural, text
 
 if TYPE_CHECKING:
@@ -98,6 +99,12 @@ def show(names: tuple[str, ...], as_json: bool) -> None:
 )
 @click.option("--cards", "names", metavar="LIST", help="Only these cards: a100,4090,t4.")
 @click.option(
+    "--count",
+    type=click.Choice(("1", "2", "4", "8")),
+    default="1",
+    help="Cards in one machine: published results only.",
+)
+@click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -106,7 +113,13 @@ def show(names: tuple[str, ...], as_json: bool) -> None:
 @click.option("--machine", metavar="FILE", help="Mark the cards of this saved machine instead of this computer's.")
 @json_option
 def ladder(
-    workload: Workload, order: Order, names: str | None, plot: Path | None, machine: str | None, as_json: bool
+    workload: Workload,
+    order: Order,
+    names: str | None,
+    count: str,
+    plot: Path | None,
+    machine: str | None,
+    as_json: bool,
 ) -> None:
     """Show how fast cards are relative to a V100, by kind of work; the cards of this machine are marked.
 
@@ -118,7 +131,7 @@ def ladder(
 
     cards = _choose(names)
     own = own_cards(resolve_machine_options(machine=machine))
-    ranked = rank(cards, workload, order, own.known, own.unknown)
+    ranked = rank(cards, workload, order, own.known, own.unknown, int(count))
     if not ranked.rungs:
         first = ranked.left_out[0]
         raise UsageError(
@@ -188,23 +201,12 @@ def _choose(names: str | None) -> tuple[Card, ...]:
 def _read(source: str) -> str:
     from ownlab.catalog.card_update import MAX_BYTES
 
-    try:
-        if "://" in source:
-            if not source.lower().startswith("https://"):
-                raise UsageError(
-                    text("Only https addresses are accepted."), hint=text("Or download the file and pass its path.")
-                )
-            from ownlab.download import download
+    if "://" not in source:
+        return read_text(source, max_bytes=MAX_BYTES)
+    if not source.lower().startswith("https://"):
+        raise UsageError(
+            text("Only https addresses are accepted."), hint=text("Or download the file and pass its path.")
+        )
+    from ownlab.download import download
 
-            return download(source, max_bytes=MAX_BYTES).data.decode()
-        with open(source, "rb") as file:
-            data = file.read(MAX_BYTES + 1)  # a pipe or a device has no size to check first
-        if len(data) > MAX_BYTES:
-            raise InputError(
-                text("{source} is larger than the limit of {limit:g} MB.", source=source, limit=MAX_BYTES / 2**20)
-            )
-        return data.decode("utf-8-sig")
-    except OSError as exc:
-        raise InputError(text("Cannot read {source}: {cause}.", source=source, cause=exc.strerror)) from exc
-    except UnicodeDecodeError as exc:
-        raise InputError(text("{source} is not a text file.", source=source)) from exc
+    return decode_utf8(download(source, max_bytes=MAX_BYTES).data, source)

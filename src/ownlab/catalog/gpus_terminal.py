@@ -9,7 +9,7 @@ from ownlab.catalog.card_speeds import WORKLOADS, Speed, price_of, speed_of
 from ownlab.catalog.cards import FIGURES, Card, Figure, FigureName, Unstated, load_sources
 from ownlab.catalog.gpu_ladder import WORKLOAD_TITLES, Ladder, Order, Rung
 from ownlab.render.console import labelled
-from ownlab.text import listing, text
+from ownlab.text import facts, listing, text
 
 __all__ = ["show_card", "show_cards", "show_ladder"]
 
@@ -38,6 +38,7 @@ _NAMES: dict[FigureName, tuple[str, str]] = {
     "bf16_tflops": ("bf16 tensor", "TFLOP/s"),
     "fp8_tflops": ("fp8 tensor", "TFLOP/s"),
     "int8_tops": ("int8 tensor", "TOP/s"),
+    "nvlink_gb_s": ("NVLink", "GB/s"),
     "power_w": (text("power limit"), "W"),
     "launch_usd": (text("list price"), "USD"),
 }
@@ -94,7 +95,7 @@ def show_card(card: Card, out: Console) -> None:
     else:
         kind.append(card.capability)
     out.print(Text(card.name, style="bold"))
-    labelled(out, "", Text(", ".join(word for word in kind if word), style="dim"), indent=0, width=0)
+    labelled(out, "", Text(facts(*kind), style="dim"), indent=0, width=0)
     if card.devices > 1:
         labelled(
             out,
@@ -128,17 +129,25 @@ def show_ladder(ladder: Ladder, out: Console) -> None:
     """Print the ladder, best first."""
     title = text(_LADDER_TITLES[ladder.by], work=WORKLOAD_TITLES[ladder.workload])
     labelled(out, "", Text(title, style="bold"), indent=0, width=0)
+    if ladder.count > 1:
+        several = text(
+            "{count} of each card in one machine, training data-parallel: published results", count=ladder.count
+        )
+        labelled(out, "", Text(several, style="bold"), indent=0, width=0)
     if any(rung.own for rung in ladder.rungs):
-        signs = text("● measured   ○ computed, with its uncertainty   ▶ in this machine")
+        signs = text("● measured   ○ computed   ▶ in this machine")
     else:
-        signs = text("● measured   ○ computed, with its uncertainty")
+        signs = text("● measured   ○ computed")
     labelled(out, "", Text(signs, style="dim"), indent=0, width=0)
+    order = text("Ranked by what each reaches at least, the lower end of its range.")
+    labelled(out, "", Text(order, style="dim"), indent=0, width=0)
     out.print()
     width = max(len(rung.card) for rung in ladder.rungs) + 1
-    best = ladder.rungs[0].score
+    best = max(rung.score for rung in ladder.rungs)
     bar = max(0, min(_BAR_WIDTH, out.width - width - _OTHER_COLUMNS))
+    sized = out.width >= width + _OTHER_COLUMNS  # in a narrow terminal the range matters more than the memory
     for rung in ladder.rungs:
-        _print(out, _rung(rung, width, best, bar))
+        _print(out, _rung(rung, width, best, bar, sized=sized))
     out.print()
     for note in _own_notes(ladder):
         labelled(out, "", note, indent=0, width=0)
@@ -158,6 +167,12 @@ def _left_out(ladder: Ladder) -> str:
     if len(ladder.left_out) <= _MAX_LEFT_OUT:
         cards = [text("{card} ({reason})", card=each.card, reason=each.reason) for each in ladder.left_out]
         return text("Not ranked: {cards}.", cards=listing(cards, "{items}; {last}"))
+    if ladder.count > 1:
+        return text(
+            "Not ranked: {cards} cards without a published result for {count} of them (--json).",
+            cards=len(ladder.left_out),
+            count=ladder.count,
+        )
     template = {
         "speed": "Not ranked, because their rates are unknown: {cards} and {more} more (--json).",
         "price": "Not ranked, because their price or rates are unknown: {cards} and {more} more (--json).",
@@ -209,20 +224,18 @@ def _speed(speed: Speed | Unstated) -> Text:
     )
 
 
-def _rung(rung: Rung, width: int, best: float, bar: int) -> Text:
-    """Return a row: mark, name, memory, bar where there is room, score, and for computed speeds the range."""
+def _rung(rung: Rung, width: int, best: float, bar: int, *, sized: bool) -> Text:
+    """Return a row: mark, name, memory, bar where there is room, score, and the range by which it is ranked."""
     style = "bold green" if rung.own else ""
     line = Text(("▶ " if rung.own else "  ") + rung.card.ljust(width), style=style)
     memory = f"{rung.memory_gb.value:.0f} GB" if isinstance(rung.memory_gb, Figure) else ""
-    line.append(memory.rjust(6) + " ", style="dim")
+    line.append(memory.rjust(6) + " " if sized else "", style="dim")
     measured = rung.speed.kind == "measured"
     line.append(
         _bar(rung.score / best, bar).ljust(bar + 1) if bar else "", style=style or ("blue" if measured else "cyan")
     )
     line.append(f"{_number(rung.score).rjust(5)} {_SIGNS[rung.speed.kind]}", style=style)
-    if not measured and bar:  # without room for a bar there is none for the range
-        scale = rung.score / rung.speed.relative
-        line.append(f" {_number(rung.speed.low * scale)}–{_number(rung.speed.high * scale)}", style="dim")
+    line.append(f" {_number(rung.least)}–{_number(rung.most)}", style="dim")
     line.rstrip()
     return line
 

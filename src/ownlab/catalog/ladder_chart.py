@@ -7,7 +7,7 @@ from typing import Any
 
 from ownlab.catalog.cards import Figure
 from ownlab.catalog.gpu_ladder import WORKLOAD_TITLES, Ladder, Order, Rung
-from ownlab.text import listing, text
+from ownlab.text import facts, listing, text
 
 __all__ = ["ladder_chart"]
 
@@ -83,10 +83,10 @@ def ladder_chart(ladder: Ladder) -> Spec:
 
 def _value(rung: Rung) -> Spec:
     scale = rung.score / rung.speed.relative
-    memory = f", {rung.memory_gb.value:.0f} GB" if isinstance(rung.memory_gb, Figure) else ""
     sized = "GB" in rung.card  # the name has the size already
+    memory = f"{rung.memory_gb.value:.0f} GB" if isinstance(rung.memory_gb, Figure) and not sized else ""
     return {
-        "card": f"{rung.card}{'' if sized else memory}",
+        "card": facts(rung.card, memory),
         "score": round(rung.score, 5),
         "low": round(rung.speed.low * scale, 5),
         "high": round(rung.speed.high * scale, 5),

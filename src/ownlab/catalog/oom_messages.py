@@ -320,7 +320,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[_Candidate], OomMessage]], ...
     (
         re.compile(
             r"(?:Memory cgroup out of memory|(?<!cgroup )Out of memory): Kill(?:ed)? process \d+ \((?P<victim>[^)]*)\)|"
-            r"\d+ oom-kill event\(s\) in (?:\S+ )?\S+ cgroup"
+            r"(?<!\d)\d{1,9} oom-kill event\(s\) in (?:\S+ )?\S+ cgroup"
         ),
         _parse_linux,
     ),

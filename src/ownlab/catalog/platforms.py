@@ -9,12 +9,13 @@ import difflib
 import re
 from datetime import date
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from ownlab.catalog.cards import Figure, Unstated
+from ownlab.catalog.card_speeds import load_throughput
+from ownlab.catalog.cards import Card, Figure, Unstated, name_words
 from ownlab.catalog.data_files import read_data, tomllib
 from ownlab.errors import RecordError, UsageError
 from ownlab.text import listing, sentences, text
@@ -36,6 +37,7 @@ __all__ = [
     "load_platform_sources",
     "load_platforms",
     "parse_platforms",
+    "usual_card",
 ]
 
 # A reason that is a fact: there is no limit. Other reasons say that no source was found.
@@ -58,6 +60,10 @@ class PlatformSource(Struct, frozen=True, forbid_unknown_fields=True):
     read: str
 
 
+_NONE = Unstated(NO_LIMIT)
+_NOT_FOUND = Unstated("not published, or not found")
+
+
 class Offer(Struct, frozen=True):
     """A machine with cards, and what it costs."""
 
@@ -75,6 +81,15 @@ class Offer(Struct, frozen=True):
     unit_price: Figure | Unstated  # of one compute unit
     gone: str  # why the offer no longer exists; "": it does
     note: str
+    daily_hours: Figure | Unstated = _NONE
+    daily_hours_most: Figure | Unstated = _NONE  # where sources disagree
+    lockout_hours: Figure | Unstated = _NONE  # how long a card may be refused after a session
+    plan: str = ""  # a subscription that the offer needs
+    plan_usd: Figure | Unstated = _NONE  # per month
+    plan_usd_most: Figure | Unstated = _NONE  # where it is not published which plan is needed
+    plan_units: float = 0  # compute units that the plan includes each month
+    cpus: Figure | Unstated = _NOT_FOUND
+    ram_gib: Figure | Unstated = _NOT_FOUND
 
     @property
     def hourly(self) -> float | None:
@@ -99,6 +114,8 @@ class Platform(Struct, frozen=True):
     offers: tuple[Offer, ...]
     notes: tuple[str, ...]
     aliases: tuple[str, ...]
+    daily_hours: Figure | Unstated = _NONE  # at least
+    daily_hours_most: Figure | Unstated = _NONE  # where sources disagree
 
     def limit(self, name: Limit) -> Figure | Unstated:
         """Return one of its limits."""
@@ -129,6 +146,11 @@ class _OfferRow(Struct, frozen=True, forbid_unknown_fields=True):
     weekly_hours: _RawFigure | None = None
     gone: str = ""
     note: str = ""
+    lockout_hours: _RawFigure = NO_LIMIT
+    plan: tuple[str, float, str] | None = None
+    plan_most: _RawFigure = NO_LIMIT
+    plan_units: float = 0
+    host: tuple[float, float, str] | None = None  # processors (0: not published), GiB
 
 
 class _PlatformRow(Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,6 +162,8 @@ class _PlatformRow(Struct, frozen=True, forbid_unknown_fields=True):
     storage_gb: _RawFigure
     alive: bool | None = None
     ended: tuple[str, str] | None = None
+    daily_hours: _RawFigure = NO_LIMIT
+    daily_hours_most: _RawFigure = NO_LIMIT
     unit_price: _RawFigure = "no compute units are sold"
     offers: tuple[_OfferRow, ...] = ()
     notes: tuple[str, ...] = ()
@@ -179,6 +203,8 @@ def _platform(row: _PlatformRow, sources: dict[str, PlatformSource]) -> Platform
         offers=tuple(_offer(row, offer, limits, sources) for offer in row.offers),
         notes=row.notes,
         aliases=row.aliases,
+        daily_hours=_figure(row.daily_hours, sources),
+        daily_hours_most=_figure(row.daily_hours_most, sources),
         **limits,
     )
 
@@ -206,7 +232,24 @@ def _offer(
         unit_price=_figure(platform.unit_price, sources),
         gone=row.gone,
         note=row.note,
+        daily_hours=_figure(platform.daily_hours, sources),
+        daily_hours_most=_figure(platform.daily_hours_most, sources),
+        lockout_hours=_figure(row.lockout_hours, sources),
+        plan_units=row.plan_units,
+        **_plan_and_host(row, sources),
     )
+
+
+def _plan_and_host(row: _OfferRow, sources: dict[str, PlatformSource]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"plan_usd_most": _figure(row.plan_most, sources)}
+    if row.plan is not None:
+        name, price, source = row.plan
+        fields |= {"plan": name, "plan_usd": _figure((price, source), sources)}
+    if row.host is not None:
+        cpus, ram, source = row.host
+        fields |= {"cpus": _figure((cpus, source), sources)} if cpus else {}
+        fields |= {"ram_gib": _figure((ram, source), sources)}
+    return fields
 
 
 def _figure(raw: _RawFigure, sources: dict[str, PlatformSource]) -> Figure | Unstated:
@@ -270,6 +313,33 @@ def choose_platforms(names: str) -> tuple[Platform, ...]:
     if not words:
         raise UsageError(text("No platform is named."), hint=text("Write names: --platforms kaggle,colab"))
     return tuple({platform.name: platform for platform in map(find_platform, words)}.values())
+
+
+_FORMS = {"sxm", "sxm2", "sxm4", "sxm5", "pcie", "nvl", "server"}
+
+
+def usual_card(cards: tuple[Card, ...], name: str) -> Card | None:
+    """Return the one that people mean by this name: most platforms offer it, or somebody measured it.
+
+    None where the name may mean different models, and not just sizes and forms of one.
+    """
+    named = [card for card in cards if _model_words(card.name) == _model_words(name)] or list(cards)
+    if len({_model_words(card.name) for card in named}) > 1:
+        return None
+    offers = [offer.card for platform in load_platforms() for offer in platform.offers]
+    measured = {card for rows in load_throughput().sets for card in rows.rows}
+    return max(
+        named, key=lambda card: (offers.count(card.name), card.name in measured, -named.index(card)), default=None
+    )
+
+
+def _model_words(name: str) -> tuple[str, ...]:
+    """ "A100 80GB PCIe" -> a100; "RTX 3080 Ti" -> 3080, ti."""
+    words = name_words(name)
+    series = {"rtx", "gtx"} if any(re.fullmatch(r"\d{4}", word) for word in words) else set()
+    return tuple(word for word in words if word not in _FORMS | series and not re.fullmatch(r"\d{1,3}", word)) or tuple(
+        words
+    )
 
 
 def days_old(as_of: str, today: date) -> int:

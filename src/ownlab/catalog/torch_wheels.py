@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -11,7 +11,10 @@ from ownlab.catalog.cuda import driver_floor
 from ownlab.catalog.data_files import load_json
 from ownlab.catalog.versions import major_minor, parse_version
 
-__all__ = ["Wheel", "build_of", "newest_rocm", "wheel_for"]
+__all__ = ["Wheel", "build_of", "newest_rocm", "pypi_wheel_for", "wheel_for"]
+
+# From this release on PyPI's wheels for Linux on ARM are CUDA builds; before it they were CPU builds.
+_FIRST_ARM_DEFAULT = "2.11"
 
 
 class Build(Struct, frozen=True):
@@ -99,12 +102,46 @@ def wheel_for(
     platform: str = "linux-x86_64",
     family: str = "linux",
     python: str | None = None,
+    torch: str | None = None,
 ) -> Wheel | None:
     """Return the newest torch that runs on this card with this driver, in its newest CUDA variant; None where none is known.
 
     `family`: the system whose driver numbers count. In WSL the wheels are for Linux, and the driver is that of Windows.
+    `torch`: only this release.
     """
-    for release, build in _newest_first(platform):
+    candidates = list(_newest_first(platform))
+    if torch is not None:
+        candidates = [each for each in candidates if each[0].torch == major_minor(torch)]
+    return _first_that_runs(candidates, capability, driver, family, python)
+
+
+def pypi_wheel_for(
+    capability: str | None,
+    driver: str | None,
+    *,
+    platform: str = "linux-x86_64",
+    family: str = "linux",
+    python: str | None = None,
+) -> Wheel | None:
+    """Return the newest torch whose build on PyPI, one per release, runs on this card with this driver; None where none is known."""
+    arm = platform == "linux-aarch64"
+    candidates = [
+        (release, build)
+        for release, build in _newest_first(platform)
+        if release.default_cuda == build.cuda
+        and not (arm and parse_version(release.torch) < parse_version(_FIRST_ARM_DEFAULT))
+    ]
+    return _first_that_runs(candidates, capability, driver, family, python)
+
+
+def _first_that_runs(
+    candidates: Iterable[tuple[Release, Build]],
+    capability: str | None,
+    driver: str | None,
+    family: str,
+    python: str | None,
+) -> Wheel | None:
+    for release, build in candidates:
         if python is not None and not release.serves_python(python):
             continue
         if capability is not None and (build.arch_list is None or not runs_on(build.arch_list, capability)):

@@ -35,11 +35,13 @@ class Entry(NamedTuple):
 # In the order of the help, grouped by section.
 COMMANDS = {
     "up": Entry("ownlab.lab.cli.up", "The lab", "Serve a folder as a lab in the browser."),
+    "connect": Entry("ownlab.lab.cli.connect", "The lab", "Use the lab of another machine here, over ssh."),
     "open": Entry("ownlab.lab.cli.open", "The lab", "Open a notebook from Colab, GitHub, a URL or a file."),
     "down": Entry("ownlab.lab.cli.down", "The lab", "Stop a lab; with --all, its runtimes too."),
     "status": Entry("ownlab.lab.cli.status", "The lab", "Show your labs: address, token, folder."),
     "runtimes": Entry("ownlab.lab.cli.runtimes", "The lab", "Show who uses which card; stop, extend, log, usage."),
-    "run": Entry("ownlab.lab.cli.run", "Runs", "Run a notebook with parameters; outputs go into a copy."),
+    "history": Entry("ownlab.lab.cli.history", "The lab", "Show versions of a notebook; compare and restore them."),
+    "run": Entry("ownlab.lab.cli.run", "Runs", "Run a notebook with parameters, or a script on several GPUs."),
     "form": Entry("ownlab.lab.cli.form", "Runs", "Show the form fields of a notebook: its parameters."),
     "types": Entry("ownlab.lab.cli.types", "Runtime types", "List the runtime types and write them for Jupyter."),
     "env": Entry("ownlab.lab.cli.env", "Runtime types", "Let notebooks run in your own Python environments."),
@@ -53,6 +55,9 @@ COMMANDS = {
     "top": Entry(
         "ownlab.instruments.top.cli", "This machine", "Show how busy the GPUs really are, and what limits them."
     ),
+    "why": Entry(
+        "ownlab.instruments.why.cli", "This machine", "Say why a training script is slow, and what fixing it is worth."
+    ),
     "bench": Entry("ownlab.instruments.bench.cli", "This machine", "Measure this machine and compare it with others."),
     "fit": Entry(
         "ownlab.instruments.fit.cli", "Planning", "Predict how much GPU memory a model needs, and where it fits."
@@ -61,6 +66,7 @@ COMMANDS = {
     "clouds": Entry(
         "ownlab.catalog.clouds_cli", "Planning", "Show platforms: cards, prices, limits, the cost of a job."
     ),
+    "data": Entry("ownlab.instruments.data.cli", "Data", "Get data, check it, pack it, feed it."),
     "completion": Entry("ownlab.cli.completion", "Shell", "Print the completion script for bash, zsh or fish."),
 }
 
@@ -84,11 +90,21 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            below = self._commands_below(ctx, args[0])
+            close = [*below, *difflib.get_close_matches(args[0], COMMANDS, n=1)]
             if close:
                 ctx.fail(text("Unknown command {name!r}. Did you mean: ownlab {near}?", name=args[0], near=close[0]))
             ctx.fail(text("Unknown command {name!r}. See: ownlab --help", name=args[0]))
         return super().resolve_command(ctx, args)
+
+    def _commands_below(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the commands of groups with this name: "runtimes stop" for "stop"."""
+        groups = [(group, self.get_command(ctx, group)) for group in COMMANDS]
+        return [
+            f"{group} {name}"
+            for group, command in groups
+            if isinstance(command, click.Group) and name in command.list_commands(ctx)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections = dict.fromkeys(entry.section for entry in COMMANDS.values())

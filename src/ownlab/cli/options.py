@@ -33,6 +33,6 @@ def machine_options(function: F) -> F:
     return click.option(
         "--python",
         metavar="PATH",
-        help="The Python whose frameworks are checked: an interpreter or the folder of an environment. "
+        help="The Python whose frameworks are checked: an interpreter, or the folder or the name of an environment. "
         "Default: the active environment (also OWNLAB_PYTHON).",
     )(function)

@@ -33,6 +33,8 @@ class Limits(NamedTuple):
     warn: float = _default("warn")  # people are warned this long before the end
     extend: float = _default("extend")  # what one extension adds; 0: cannot be extended
     on_end: float = _default("on_end")  # the time that functions given to ownlab.on_end have
+    # Idle time of a runtime with a card while no page shows its notebook.
+    unattended: float | None = _default("unattended")
 
 
 assert set(Limits._fields) == set(LIMITS), "each limit has its setting"

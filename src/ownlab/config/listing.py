@@ -14,7 +14,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import SYSTEM_CONFIG, config_file, config_files
 from ownlab.config.settings import NONE, PRESETS, SETTINGS, TABLES, UNITS, LabOptions, Preset, Setting
 from ownlab.errors import InputError
-from ownlab.text import text
+from ownlab.text import facts, text
 
 __all__ = ["ConfigFile", "Configuration", "SettingValue", "read_configuration", "write_initial_config"]
 
@@ -127,14 +127,14 @@ def _lines(setting: Setting) -> list[str]:
     if setting.default is not None:
         return [*lines, f"# {key} = {json.dumps(setting.default)}"]
     path = "/full/path.sh" if setting.name == "startup.script" else "/full/path"
-    value = f'"{path}"' if setting.name.endswith((".folder", ".script", "_file")) else f'"{NONE}"'
+    value = f'"{path}"' if setting.name.endswith(("folder", ".script", "_file")) else f'"{NONE}"'
     return [*lines, f"# {key} = {value}"]
 
 
 def _summary(preset: Preset) -> str:
-    units = {
-        "idle_minutes": "idle {:g} min",
-        "session_hours": "session {:g} h",
-        "gpu_hours_per_week": "{:g} GPU hours per week",
+    templates = {
+        "idle_minutes": "idle {limit:g} min",
+        "session_hours": "session {limit:g} h",
+        "gpu_hours_per_week": "{limit:g} GPU hours per week",
     }
-    return ", ".join(units[name].format(value) for name, value in preset.limits.items()) or "no limits"
+    return facts(*(text(templates[name], limit=limit) for name, limit in preset.limits.items())) or text("no limits")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ownlab.config.paths import SYSTEM_CONFIG, config_file
+from ownlab.config.setting_checks import BadValue
 from ownlab.config.settings import (
     NONE,
     PRESET_LIMITS,
@@ -18,22 +18,19 @@ from ownlab.config.settings import (
     SETTINGS,
     TABLES,
     UNITS,
-    BadValue,
     LabOptions,
     Setting,
     check_units,
 )
 from ownlab.errors import InputError, OwnlabError, UsageError
+from ownlab.input_files import parse_toml, read_bytes
 from ownlab.text import text
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ownlab.units import MIB
 
 __all__ = ["DEFAULT", "resolve_lab_options"]
 
 DEFAULT = "default"
+_MAX_BYTES = MIB  # every setting, with comments, takes less than 10 kB
 # A variable that resembles one of ours this much is reported as misspelt; others may belong to other programs.
 _SIMILAR_VARIABLE = 0.85
 
@@ -124,23 +121,9 @@ def _resolve_units(
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        with open(path, "rb") as file:
-            content: dict[str, Any] = tomllib.load(file)
-            return content
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return {}
-    except OSError as exc:
-        raise InputError(text("Cannot read {path}: {reason}.", path=path, reason=exc.strerror)) from exc
-    except tomllib.TOMLDecodeError as exc:
-        raise InputError(
-            text("{path} is not valid TOML: {reason}.", path=path, reason=exc),
-            hint=text("See https://toml.io for the syntax."),
-        ) from exc
-    except UnicodeDecodeError as exc:
-        byte = f"{exc.object[exc.start]:#x}"
-        message = text("{path} is not UTF-8 text: byte {at} is {byte}.", path=path, at=exc.start, byte=byte)
-        raise InputError(message) from exc
+    return parse_toml(read_bytes(path, max_bytes=_MAX_BYTES), str(path))
 
 
 def _refuse_unknown_settings(content: Mapping[str, Any], path: Path) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from ownlab.config.environment_names import find_named_python
+
 __all__ = ["OWN_PYTHON", "MachineOptions", "resolve_machine_options"]
 
 OWN_PYTHON = "the Python that runs ownlab"
@@ -37,9 +39,9 @@ def resolve_machine_options(
 
 def _resolve_python(asked: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
     if asked:
-        return _executable(asked), "--python"
+        return _executable(asked, environ), "--python"
     if environ.get("OWNLAB_PYTHON"):
-        return _executable(environ["OWNLAB_PYTHON"]), "OWNLAB_PYTHON"
+        return _executable(environ["OWNLAB_PYTHON"], environ), "OWNLAB_PYTHON"
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         folder = environ.get(variable)
         if folder and (found := _python_in(folder)):
@@ -47,12 +49,14 @@ def _resolve_python(asked: str | None, environ: Mapping[str, str]) -> tuple[str,
     return sys.executable, OWN_PYTHON
 
 
-def _executable(asked: str) -> str:
-    """Resolve a path, a name on PATH, or the folder of an environment; anything else is returned unchanged."""
+def _executable(asked: str, environ: Mapping[str, str]) -> str:
+    """Resolve a path, the folder of an environment, the name of one, or a name on PATH; anything else is returned unchanged."""
     path = os.path.expanduser(asked)
     if os.path.isdir(path):
         return _python_in(path) or path
-    return path if os.path.exists(path) else shutil.which(asked) or asked
+    if os.path.exists(path):
+        return path
+    return find_named_python(asked, environ) or shutil.which(asked) or asked
 
 
 def _python_in(environment: str) -> str | None:

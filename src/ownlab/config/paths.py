@@ -17,6 +17,7 @@ __all__ = [
     "config_files",
     "content_folder",
     "drive_folder",
+    "environments_folder",
     "kernels_export",
     "kernels_folder",
     "missing_config",
@@ -45,6 +46,13 @@ def content_folder(runtime: str, environ: Mapping[str, str] = os.environ) -> Pat
 def drive_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the default folder of drive.mount. It outlives runtimes."""
     return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "ownlab" / "drive"
+
+
+def environments_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the default folder of the environments that ownlab creates. They are large, so not in the state folder."""
+    if environ.get("OWNLAB_HOME"):
+        return _path(environ["OWNLAB_HOME"]) / "environments"
+    return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "ownlab" / "environments"
 
 
 def config_file(environ: Mapping[str, str] = os.environ, system: Path = SYSTEM_CONFIG) -> Path:

@@ -7,12 +7,24 @@ runtime (config/limits.py), the policy of a shared store, and the presets that p
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ownlab.text import listing, text
+from ownlab.config.setting_checks import (
+    BadValue,
+    Check,
+    as_address,
+    as_boolean,
+    as_file,
+    as_folder,
+    as_limit,
+    as_script,
+    as_shares,
+    as_string,
+    integer_from,
+    number_from,
+)
+from ownlab.text import text
 from ownlab.units import PARTS
 
 __all__ = [
@@ -20,10 +32,8 @@ __all__ = [
     "PRESETS",
     "PRESET_LIMITS",
     "SETTINGS",
-    "SHARES",
     "TABLES",
     "UNITS",
-    "BadValue",
     "LabOptions",
     "Limit",
     "Preset",
@@ -33,12 +43,6 @@ __all__ = [
 ]
 
 NONE = "none"
-# The numbers of equal parts that a card can be divided into.
-SHARES = (2, 3, 4, 6, 12)
-
-
-class BadValue(Exception):
-    """A value that a setting does not take; the text says what it takes: "a whole number from 0 to 65535"."""
 
 
 class Preset(NamedTuple):
@@ -74,111 +78,11 @@ PRESETS = {
 }
 
 
-# --- checks: each returns the value as it is kept, or raises BadValue. Environment variables give text. ---------------
-
-Check = Callable[[object], Any]
-
-
-def _number(least: float, most: float = math.inf) -> Check:
-    if math.isinf(most):
-        expected = text("a number of at least {least:g}", least=least)
-    else:
-        expected = text("a number from {least:g} to {most:g}", least=least, most=most)
-
-    def check(given: object) -> float:
-        number = _as_number(given, expected)
-        if not least <= number <= most:
-            raise BadValue(expected)
-        return number
-
-    return check
-
-
-def _as_number(given: object, expected: str) -> float:
-    if isinstance(given, str):
-        try:
-            given = float(given)
-        except ValueError as exc:
-            raise BadValue(expected) from exc
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not math.isfinite(given):
-        raise BadValue(expected)
-    return float(given)
-
-
-def _integer(least: int, most: int) -> Check:
-    expected = text("a whole number from {least} to {most}", least=least, most=most)
-
-    def check(given: object) -> int:
-        number = _as_number(given, expected)
-        if not number.is_integer() or not least <= number <= most:
-            raise BadValue(expected)
-        return int(number)
-
-    return check
-
-
-def _limit(given: object) -> float | None:
-    expected = text('a number above 0, or "none" for no limit')
-    if given is None or given == NONE:
-        return None
-    number = _as_number(given, expected)
-    if number <= 0:
-        raise BadValue(expected)
-    return number
-
-
-def _boolean(given: object) -> bool:
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    if isinstance(given, str) and given.lower() in words:
-        return words[given.lower()]
-    if not isinstance(given, bool):
-        raise BadValue(text("true or false"))
-    return given
-
-
 def _preset(given: object) -> str:
     if not isinstance(given, str) or given not in PRESETS:
         names = ", ".join(f'"{name}"' for name in PRESETS)
         raise BadValue(text("one of {names}", names=names))
     return given
-
-
-def _absolute(given: object, expected: str, endings: tuple[str, ...] = ("",)) -> str | None:
-    if given is None:
-        return None
-    path = os.path.expanduser(given) if isinstance(given, str) else ""
-    if not os.path.isabs(path) or not path.endswith(endings):
-        raise BadValue(expected)
-    return os.path.normpath(path)
-
-
-def _folder(given: object) -> str | None:
-    return _absolute(given, text("the full path of a folder"))
-
-
-def _file(given: object) -> str | None:
-    return _absolute(given, text("the full path of a file"))
-
-
-def _script(given: object) -> str | None:
-    return _absolute(given, text("the full path of a script that ends in .sh or .py"), (".sh", ".py"))
-
-
-def _string(given: object) -> str:
-    if not isinstance(given, str):
-        raise BadValue(text("a text"))
-    return given
-
-
-def _shares(given: object) -> tuple[int, ...]:
-    if isinstance(given, str):
-        given = [int(part) if part.strip().isdecimal() else part for part in given.split(",") if part.strip()]
-    if not isinstance(given, (list, tuple)) or any(part is True or part not in SHARES for part in given):
-        allowed = listing(SHARES, "{items} or {last}")
-        raise BadValue(
-            text("a list of numbers of parts, each {allowed}: [2] offers halves, [] only whole cards", allowed=allowed)
-        )
-    return tuple(sorted(set(given)))
 
 
 # --- settings -----------------------------------------------------------------------------------------------------------
@@ -229,8 +133,8 @@ def _setting(name: str, default: object, check: Check, meaning: str, **more: Any
 
 # [units] is a table of names: these two, and the name of any card.
 UNITS = (
-    Setting("units.cpu", 0.0, _number(0), "The price of one hour of a runtime without a card.", field="cpu"),
-    Setting("units.default", 1.0, _number(0), "The price of one hour of a whole card.", field="default"),
+    Setting("units.cpu", 0.0, number_from(0), "The price of one hour of a runtime without a card.", field="cpu"),
+    Setting("units.default", 1.0, number_from(0), "The price of one hour of a whole card.", field="default"),
 )
 
 
@@ -238,69 +142,133 @@ class LabOptions:
     """The settings of labs and runtimes, with their values. None: no limit, or not set."""
 
     port: int = _setting(
-        "lab.port", 0, _integer(0, 65535), "The port on 127.0.0.1 that the lab listens on. 0: any free port."
+        "lab.port", 0, integer_from(0, 65535), "The port on 127.0.0.1 that the lab listens on. 0: any free port."
     )
-    browser: bool = _setting("lab.browser", True, _boolean, "Open the browser with `ownlab up`.")
+    browser: bool = _setting("lab.browser", True, as_boolean, "Open the browser with `ownlab up`.")
+    disk_warning_gb: float = _setting(
+        "lab.disk_warning_gb",
+        10.0,
+        number_from(0),
+        "Pages warn when fewer gigabytes of the disk with the lab's folder are free; of a disk below 200 GB, when less than "
+        "5 % or 2 GB are free. 0: never.",
+    )
     store_folder: str | None = _setting(
         "store.folder",
         None,
-        _folder,
+        as_folder,
         "The folder in which runtimes and leases are recorded. Default: the machine's shared store if there is one, "
         "otherwise your own.",
         variable="OWNLAB_STORE",
     )
+    default_environment: bool = _setting(
+        "environments.default",
+        True,
+        as_boolean,
+        "Build the default environment (numpy, pandas, matplotlib, …) with `ownlab up` if there is none.",
+        flag="default-environment",
+    )
+    environments_folder: str | None = _setting(
+        "environments.folder",
+        None,
+        as_folder,
+        "The folder of the environments that ownlab creates. Default: ~/.local/share/ownlab/environments.",
+    )
+    package_index: str = _setting(
+        "environments.index",
+        "",
+        as_address,
+        "The package index for environments that ownlab creates. Default: what uv or pip is configured to use, else PyPI.",
+    )
+    torch_index: str = _setting(
+        "environments.torch_index",
+        "https://download.pytorch.org/whl",
+        as_address,
+        "PyTorch's own index, or a mirror of it. The folder of a build (cu130, cpu) is added to it.",
+    )
     shares: tuple[int, ...] = _setting(
-        "runtimes.shares", (2,), _shares, "The numbers of equal parts a card may be divided into: [2] offers halves."
+        "runtimes.shares", (2,), as_shares, "The numbers of equal parts a card may be divided into: [2] offers halves."
     )
     on_end_seconds: float = _setting(
         "runtimes.on_end_seconds",
         30.0,
-        _number(0, 3600),
+        number_from(0, 3600),
         "The time that functions registered with ownlab.on_end have to save their work.",
         limit=Limit("on_end"),
     )
     cell_mb: int = _setting(
         "journal.cell_mb",
         256,
-        _integer(1, 4096),
+        integer_from(1, 4096),
         "How many megabytes of a cell's output are kept. Of longer output the beginning and the end are kept, and the "
         "cell says so.",
+    )
+    backlog_mb: int = _setting(
+        "journal.backlog_mb",
+        64,
+        integer_from(4, 4096),
+        "How many megabytes of output wait in memory for a page, or a server, that does not read. Beyond that pages read it "
+        "from disk later, and other clients are disconnected.",
     )
     keep_days: float = _setting(
         "journal.keep_days",
         7.0,
-        _number(0),
+        number_from(0),
         "How many days the journal of an ended runtime is kept once its notebook contains all of it.",
+    )
+    history_days: float = _setting(
+        "history.keep_days",
+        90.0,
+        number_from(0),
+        "How many days versions of notebooks are kept. Named versions are kept until they are purged.",
+    )
+    history_mb: float = _setting(
+        "history.max_mb",
+        200.0,
+        number_from(1),
+        "How many megabytes the versions of one notebook may take. The oldest are removed first, named ones never.",
     )
     content_keep_days: float = _setting(
         "content.keep_days",
         7.0,
-        _number(0),
+        number_from(0),
         "How many days the /content folder of an ended runtime is kept (in the state folder, under content).",
     )
     drive_folder: str | None = _setting(
         "drive.folder",
         None,
-        _folder,
+        as_folder,
         "The folder that drive.mount shows as MyDrive. Default: ~/.local/share/ownlab/drive.",
     )
     drive_remote: str = _setting(
         "drive.remote",
         "",
-        _string,
+        as_string,
         'The rclone remote that drive.mount shows instead of a folder, such as "gdrive:".',
+    )
+    data_stage_folder: str | None = _setting(
+        "data.stage_folder",
+        None,
+        as_folder,
+        "The folder on a fast local disk that `ownlab data stage` copies data sets to. Default: ~/.cache/ownlab/staged.",
+    )
+    data_stage_gb: float | None = _setting(
+        "data.stage_gb",
+        None,
+        as_limit,
+        "How many gigabytes the copies of `ownlab data stage` may take together. The ones that were used least recently are "
+        "removed for new ones, never those that a process has open.",
     )
     startup_script: str | None = _setting(
         "startup.script",
         None,
-        _script,
+        as_script,
         "A script that runs for every kernel: a .sh file before the kernel starts, in its folder; a .py file in its "
         "namespace before the first cell.",
     )
     metrics_token_file: str | None = _setting(
         "metrics.token_file",
         None,
-        _file,
+        as_file,
         "A file with a token that gives Prometheus access to /ownlab/metrics and nothing else. Default: only the lab's "
         "own token has access.",
     )
@@ -310,31 +278,39 @@ class LabOptions:
     idle_minutes: float | None = _setting(
         "limits.idle_minutes",
         None,
-        _limit,
+        as_limit,
         "Stop a runtime after this many minutes without work. A busy runtime is never stopped for idleness.",
         limit=Limit("idle", 60),
     )
+    unattended_gpu_minutes: float | None = _setting(
+        "limits.unattended_gpu_minutes",
+        None,
+        as_limit,
+        "Stop a runtime that holds a card after this many minutes without work and without an open page. Running a cell of "
+        "its notebook starts it again.",
+        limit=Limit("unattended", 60),
+    )
     session_hours: float | None = _setting(
-        "limits.session_hours", None, _limit, "The maximum lifetime of a runtime.", limit=Limit("session", 3600)
+        "limits.session_hours", None, as_limit, "The maximum lifetime of a runtime.", limit=Limit("session", 3600)
     )
     gpu_hours_per_week: float | None = _setting(
         "limits.gpu_hours_per_week",
         None,
-        _limit,
+        as_limit,
         "How many hours of a whole card a person may use per week (Monday to Sunday, UTC).",
         limit=Limit("card_seconds_per_week", 3600),
     )
     warn_minutes: float = _setting(
         "limits.warn_minutes",
         10.0,
-        _number(0),
+        number_from(0),
         "How many minutes before the end people are warned.",
         limit=Limit("warn", 60, personal=True),
     )
     extend_minutes: float = _setting(
         "limits.extend_minutes",
         60.0,
-        _number(0),
+        number_from(0),
         "How many minutes one extension adds. 0: a runtime cannot be extended.",
         limit=Limit("extend", 60),
     )
@@ -383,5 +359,5 @@ def setting_named(name: str) -> Setting:
 
 def check_units(given: object) -> float:
     """Check the price of an hour of a card, in units that the group chooses."""
-    price: float = _number(0)(given)
+    price: float = number_from(0)(given)
     return price

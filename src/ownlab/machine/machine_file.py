@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from ownlab.atomic_files import write_file
-from ownlab.errors import InputError, RecordError
-from ownlab.json_encoding import encode_json, to_builtins
+from ownlab.errors import RecordError
+from ownlab.input_files import read_bytes
+from ownlab.json_encoding import decode_json, encode_json, to_builtins
 from ownlab.machine.records import Machine
 from ownlab.text import text
 
@@ -46,20 +47,13 @@ def _without_surrogates(value: Any) -> Any:
 
 def load_machine(path: str | Path) -> Machine:
     """Load a saved machine."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as exc:
-        raise InputError(
-            text("The saved machine {path} cannot be read: {error}.", path=path, error=exc.strerror),
-            hint=text("Save one with: ownlab machine --save FILE"),
-        ) from exc
-    return decode_machine(data, str(path))
+    return decode_machine(read_bytes(path, hint=text("Save one with: ownlab machine --save FILE")), str(path))
 
 
 def decode_machine(data: bytes | str, name: str) -> Machine:
     """Decode a machine from JSON. Raises RecordError if it is malformed or too new."""
     try:
-        version = msgspec.json.decode(data, type=_Versioned).format
+        version = decode_json(data, _Versioned).format
         if version > FORMAT:
             raise RecordError(
                 text(
@@ -70,8 +64,8 @@ def decode_machine(data: bytes | str, name: str) -> Machine:
                 ),
                 hint=text("Update ownlab, then try again."),
             )
-        return msgspec.json.decode(data, type=Machine)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        return decode_json(data, Machine)
+    except msgspec.DecodeError as exc:
         raise RecordError(
             text("{name} is not a saved machine: {error}.", name=name, error=exc),
             hint=text("Save one with: ownlab machine --save FILE"),

@@ -11,7 +11,7 @@ from rich.text import Text
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Host, Machine
 from ownlab.render.console import labelled
-from ownlab.text import plural, text
+from ownlab.text import facts, plural, text
 from ownlab.units import format_bytes
 
 __all__ = ["show_brief", "show_machine"]
@@ -19,6 +19,7 @@ __all__ = ["show_brief", "show_machine"]
 _LABEL_WIDTH = 22
 # A record with more fields than this is shown as a block.
 _FIELDS_IN_A_LINE = 7
+_FIRST_WITH_MINOR_COMPATIBILITY = 11  # of CUDA
 
 
 def show_brief(machine: Machine, out: Console) -> None:
@@ -33,15 +34,15 @@ def _brief(machine: Machine) -> Iterator[tuple[str, str]]:
         if content:
             yield label, content
     for number, card in enumerate(value_of(machine.cards) or ()):
-        yield "cards" if number == 0 else "", f"{card.index}: {_card(card)}"
+        yield "cards" if number == 0 else "", text("{index}: {card}", index=card.index, card=_card(card))
     driver, cuda = value_of(machine.nvidia.driver), value_of(machine.nvidia.cuda)
     if driver:
         flavour = value_of(machine.nvidia.module_flavour)
         yield (
             "driver",
-            _values(
+            facts(
                 f"NVIDIA {driver}",
-                text("supports CUDA up to {cuda}", cuda=cuda) if cuda else None,
+                _served_cuda(cuda) if cuda else None,
                 text("{flavour} kernel modules", flavour=flavour) if flavour else None,
             ),
         )
@@ -50,21 +51,25 @@ def _brief(machine: Machine) -> Iterator[tuple[str, str]]:
         yield "toolkit", f"CUDA {nvcc} ({value_of(machine.toolkits.nvcc_path) or 'nvcc'})"
     python = value_of(machine.interpreter.version)
     if python:
-        origin = f" ({machine.interpreter.origin})" if machine.interpreter.origin else ""
-        yield "python", f"{python}, {value_of(machine.interpreter.path) or text('unknown path')}{origin}"
+        path, origin = value_of(machine.interpreter.path) or text("unknown path"), machine.interpreter.origin
+        place = text("{path} ({origin})", path=path, origin=origin) if origin else path
+        yield "python", facts(python, place)
     for framework in value_of(machine.interpreter.frameworks) or ():
         yield framework.name, _framework(framework)
 
 
-def _values(*values: str | None) -> str:
-    """Join the values of one line; missing ones are left out."""
-    return ", ".join(value for value in values if value)
+def _served_cuda(cuda: str) -> str:
+    """The CUDA of nvidia-smi's header. Programs built with a later minor version of it run, too (NVIDIA, since CUDA 11)."""
+    major = cuda.partition(".")[0]
+    if not major.isdigit() or int(major) < _FIRST_WITH_MINOR_COMPATIBILITY:
+        return text("supports CUDA up to {cuda}", cuda=cuda)
+    return text("runs CUDA up to {cuda} and any later {major}.x", cuda=cuda, major=major)
 
 
 def _system(host: Host) -> str:
     surroundings = (value_of(host.container), value_of(host.virtualisation))
     platform = value_of(host.platform)
-    return _values(
+    return facts(
         value_of(host.system),
         value_of(host.kernel),
         *(text("in {container}", container=kind) for kind in surroundings if kind and kind != "none"),
@@ -82,13 +87,13 @@ def _cpu(host: Host) -> str:
             if usable is None
             else text("{usable:g} of {logical} cores usable", usable=usable, logical=logical)
         )
-    return _values(value_of(cpu.model), cores, " ".join(value_of(cpu.instruction_sets) or ()))
+    return facts(value_of(cpu.model), cores, " ".join(value_of(cpu.instruction_sets) or ()))
 
 
 def _memory(host: Host) -> str:
     memory = host.memory
     available, limit, shared = _size(memory.available), _size(memory.cgroup_limit), _size(memory.shm_total)
-    return _values(
+    return facts(
         _size(memory.total),
         text("{size} available", size=available) if available else None,
         text("{size} allowed by the cgroup", size=limit) if limit else None,
@@ -110,7 +115,7 @@ def _card(card: Card) -> str:
     generation, width = value_of(card.pcie.generation), value_of(card.pcie.width)
     temperature = value_of(card.temperature)
     health = value_of(card.health)
-    return _values(
+    return facts(
         value_of(card.name) or text("{vendor} card", vendor=card.vendor),
         " ".join(part for part in (architecture, capability) if part),
         memory,
@@ -124,7 +129,8 @@ def _card(card: Card) -> str:
 def _framework(framework: Framework) -> str:
     version = value_of(framework.version) or text("unknown version")
     if framework.failure:
-        return f"{version}, {framework.failure}: {framework.error or text('no error message')}"
+        error = framework.error or text("no error message")
+        return text("{version}, {failure}: {error}", version=version, failure=framework.failure, error=error)
     cuda, rocm, cudnn = value_of(framework.cuda), value_of(framework.rocm), value_of(framework.cudnn)
     build = value_of(framework.build)
     toolkit = f"CUDA {cuda}" if cuda else f"ROCm {rocm}" if rocm else None
@@ -134,7 +140,7 @@ def _framework(framework: Framework) -> str:
         visible = (
             plural(len(devices), "sees one device", "sees {n} devices") if devices else text("sees no accelerator")
         )
-    return _values(
+    return facts(
         version,
         toolkit or (text("{build} build", build=build) if build else None),
         f"cuDNN {cudnn}" if cudnn else None,
@@ -211,7 +217,7 @@ def _formatted(value: object, unit: str | None) -> str:
     if isinstance(value, bool):
         return text("yes") if value else text("no")
     if isinstance(value, tuple):
-        return ", ".join(str(item) for item in value) or text("none")
+        return facts(*map(str, value)) or text("none")
     if isinstance(value, (int, float)) and unit == "B":
         return format_bytes(value)
     number = f"{value:g}" if isinstance(value, float) else str(value)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from ownlab.text import CONTROL_CHARACTERS
 
-__all__ = ["console", "labelled", "working"]
+__all__ = ["console", "labelled", "print_to_text", "working"]
 
 # Nothing is wrapped in a pipe, so that grep finds whole lines.
 _PIPE_WIDTH = 10_000
@@ -43,6 +44,15 @@ def console() -> Console:
     made = _Results(file=sys.stdout, highlight=False, soft_wrap=False, force_jupyter=False)
     made.width = min(made.width, _WIDEST) if sys.stdout.isatty() else _PIPE_WIDTH
     return made
+
+
+def print_to_text(show: Callable[[Console], None], width: int = _PIPE_WIDTH) -> str:
+    """Return what `show` prints to a console of this width, instead of printing it."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        out = console()
+        out.width = width
+        show(out)
+    return printed.getvalue()
 
 
 @contextlib.contextmanager

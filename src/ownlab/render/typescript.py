@@ -14,6 +14,7 @@ _HEAD = """\
 """
 
 _PLAIN: dict[type[inspect.Type], str] = {
+    inspect.AnyType: "unknown",
     inspect.BoolType: "boolean",
     inspect.FloatType: "number",
     inspect.IntType: "number",
@@ -30,9 +31,13 @@ def declarations(records: Iterable[type[Struct]]) -> str:
     return "\n".join([_HEAD, *(_interface(struct) for struct in found.values())])
 
 
-def _collect(info: inspect.Type, found: dict[str, inspect.StructType]) -> None:
+def _collect(info: inspect.Type, found: dict[str, inspect.StructType], above: tuple[type, ...] = ()) -> None:
+    if isinstance(info, inspect.StructType):
+        if info.cls in above:  # a record may contain one of its own kind
+            return
+        above = (*above, info.cls)
     for inner in _inside(info):
-        _collect(inner, found)
+        _collect(inner, found, above)
     if isinstance(info, inspect.StructType):
         found.setdefault(info.cls.__name__, info)
 
@@ -42,7 +47,7 @@ def _inside(info: inspect.Type) -> Iterator[inspect.Type]:
         yield from (field.type for field in info.fields)
     elif isinstance(info, inspect.UnionType):
         yield from info.types
-    elif isinstance(info, inspect.VarTupleType):
+    elif isinstance(info, (inspect.VarTupleType, inspect.ListType)):
         yield info.item_type
     elif isinstance(info, inspect.DictType):
         yield info.value_type
@@ -54,7 +59,11 @@ def _interface(struct: inspect.StructType) -> str:
     lines.append(f"export interface {struct.cls.__name__} {{")
     if struct.tag_field is not None:
         lines.append(f"  readonly {struct.tag_field}: '{struct.tag}';")
-    lines += [f"  readonly {field.encode_name}: {_type(field.type)};" for field in struct.fields]
+    # With omit_defaults, a field that has its default is left out.
+    omitted = struct.cls.__struct_config__.omit_defaults
+    for field in struct.fields:
+        mark = "?" if omitted and not field.required else ""
+        lines.append(f"  readonly {field.encode_name}{mark}: {_type(field.type)};")
     return "\n".join([*lines, "}", ""])
 
 
@@ -66,8 +75,8 @@ def _type(info: inspect.Type) -> str:
     if isinstance(info, inspect.LiteralType):
         return " | ".join(f"'{value}'" for value in info.values)
     if isinstance(info, inspect.UnionType):
-        return " | ".join(_type(one) for one in info.types)
-    if isinstance(info, inspect.VarTupleType):
+        return " | ".join(_type(member) for member in info.types)
+    if isinstance(info, (inspect.VarTupleType, inspect.ListType)):
         return f"ReadonlyArray<{_type(info.item_type)}>"
     if isinstance(info, inspect.DictType):
         return f"Readonly<Record<string, {_type(info.value_type)}>>"

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from ownlab_guest.bench import card_state
 from ownlab_guest.bench.request import Request
 from ownlab_guest.bench.timing import EventClock, HostClock, Outcome, Skipped, Step, measure, measure_latencies
+from ownlab_guest.text import plural, text
 
 GIB = 1 << 30
 # Others use the card if they hold this much memory, or if it was busy for this percentage of the last moment.
@@ -29,8 +30,8 @@ class Device:
         self.torch, self.numpy, self.name, self.request = torch, numpy, name, request
         self.no_card_reason = ""
         self.capability: Tuple[int, int] = (0, 0)
-        self.note = ""  # on the card
-        self.host_note = ""
+        self.notes: Tuple[str, ...] = ()  # on the card
+        self.host_notes: Tuple[str, ...] = ()
         self.lost = ""  # the error of a lost card
         self.card: Optional[card_state.CardState] = None
         self.cache_bytes = LARGEST_CACHE
@@ -39,7 +40,7 @@ class Device:
     def host(self) -> "Device":
         """Return the CPU as a device: its results have no state of a card."""
         host = Device(self.torch, self.numpy, "cpu", self.request)
-        host.note = self.host_note
+        host.notes = self.host_notes
         return host
 
     @property
@@ -57,12 +58,9 @@ class Device:
         return "fp16" if self.capability >= (7, 0) else "fp32"
 
     @property
-    def threads_note(self) -> str:
+    def thread_notes(self) -> Tuple[str, ...]:
         """The number of torch's threads, which OMP_NUM_THREADS and others may have set."""
-        count = self.torch.get_num_threads()
-        if self.on_card:
-            return ""
-        return "1 thread" if count == 1 else f"{count} threads"
+        return () if self.on_card else (describe_threads(self.torch.get_num_threads()),)
 
     def wait(self) -> None:
         """Wait for all launched work."""
@@ -78,8 +76,8 @@ class Device:
         clock = EventClock(self.torch) if self.on_card and not by_host else HostClock(self.wait)
         taken, before, after = measure(clock, step, seconds, self.read_state)
         if self.on_card and not by_host and min(taken) < SHORT_SECONDS:
-            note = "so short that the launches may have been timed instead of the kernels"
-            more["note"] = "; ".join(filter(None, [more.get("note"), note]))
+            note = text("It is so short that the launches may have been timed instead of the kernels.")
+            more["notes"] = (*more.get("notes", ()), note)
         return Outcome(taken, work, before=before, after=after, **more)
 
     def time_each(self, step: Step, seconds: float) -> Tuple[List[float], Any, Any]:
@@ -94,7 +92,8 @@ class Device:
         """Check the memory of the host first: Linux grants more than there is and kills the process later."""
         free = host_free_bytes()
         if not self.on_card and free is not None and size > free * SHARE_OF_HOST:
-            raise Skipped("out-of-memory", f"it needs {size / GIB:.1f} GiB, but only {free / GIB:.1f} GiB are free")
+            template = "it needs {needed:.1f} GiB, but only {free:.1f} GiB are free"
+            raise Skipped("out-of-memory", text(template, needed=size / GIB, free=free / GIB))
 
     def free_memory(self) -> None:
         """Release the memory of the last test."""
@@ -123,7 +122,7 @@ class Device:
             or "not support" in message
         ):
             return Skipped("unsupported", message)
-        return Skipped("failed", f"{type(exc).__name__}: {message}")
+        return Skipped("failed", text("{error}: {message}", error=type(exc).__name__, message=message))
 
     def facts(self) -> Dict[str, Any]:
         """Return the properties for the first event."""
@@ -134,7 +133,7 @@ class Device:
             "cuda": None if torch is None else torch.version.cuda,
             "numpy": None if numpy is None else str(numpy.__version__),
             "cores": self.cores,
-            "note": "; ".join(note for note in (self.note, self.host_note) if note),
+            "notes": [*self.notes, *self.host_notes],
         }
 
 
@@ -143,11 +142,11 @@ def find_device(request: Request) -> Device:
     torch, reason = _try_import("torch")
     numpy, _ = _try_import("numpy")
     device = Device(torch, numpy, "cpu", request)
-    device.host_note = _describe_load(device.cores)
+    device.host_notes = _describe_load(device.cores)
     if torch is None:
         device.no_card_reason = reason
     elif request.device == "cpu":
-        device.no_card_reason = "the CPU was requested; its products and its memory are in the group cpu"
+        device.no_card_reason = text("the CPU was requested; its products and its memory are in the group cpu")
     else:
         take_card(device, request)
     return device
@@ -157,7 +156,8 @@ def take_card(device: Device, request: Request) -> None:
     """Use the requested card, or note why there is none."""
     torch = device.torch
     if not (request.device or "cuda:0").startswith("cuda"):
-        device.no_card_reason = f"{request.device} is not supported; use cuda:0 (the first card) or cpu"
+        template = "{device} is not supported; use cuda:0 (the first card) or cpu"
+        device.no_card_reason = text(template, device=request.device)
         return
     try:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -170,19 +170,19 @@ def take_card(device: Device, request: Request) -> None:
         torch.cuda.set_device(number)
         free, total = torch.cuda.mem_get_info(number)
     except Exception as exc:
-        device.no_card_reason = "torch cannot use the card: " + " ".join(str(exc).split())[:300]
+        device.no_card_reason = text("torch cannot use the card: {reason}", reason=" ".join(str(exc).split())[:300])
         return
     device.name = f"cuda:{number}"
     properties = torch.cuda.get_device_properties(number)
     device.capability = (properties.major, properties.minor)
     device.cache_bytes = getattr(properties, "L2_cache_size", 0) or LARGEST_CACHE
     most = memory_limit(request.memory_bytes, free, bool(others))
-    notes = []
+    notes: List[str] = []
     if others and most is not None:
-        notes.append(f"others use this card ({others}): at most {most / GIB:.1f} GiB of its memory were used")
+        notes += [others, text("At most {size:.1f} GiB of its memory were used.", size=most / GIB)]
     if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
-        notes.append("CUDA_LAUNCH_BLOCKING is set, which makes everything slower")
-    device.note = "; ".join(notes)
+        notes.append(text("CUDA_LAUNCH_BLOCKING is set, which makes everything slower."))
+    device.notes = tuple(notes)
     if most is not None:
         torch.cuda.set_per_process_memory_fraction(min(1.0, most / total), number)
 
@@ -196,9 +196,9 @@ def memory_limit(requested: Optional[int], free: int, others: bool) -> Optional[
 
 def _describe_missing_card(version: str, count: int, requested: Optional[str]) -> str:
     if not count:
-        return f"torch {version} sees no card"
-    cards = "1 card" if count == 1 else f"{count} cards"
-    return f"torch {version} sees {cards}, but no {requested}"
+        return text("torch {version} sees no card", version=version)
+    one, many = "torch {version} sees 1 card, but no {device}", "torch {version} sees {n} cards, but no {device}"
+    return plural(count, one, many, version=version, device=requested)
 
 
 def _describe_others(card: Optional[card_state.CardState]) -> str:
@@ -206,25 +206,36 @@ def _describe_others(card: Optional[card_state.CardState]) -> str:
     if card is None:
         return ""
     used, busy = card.used_bytes() or 0, card.busy_percent() or 0
-    parts = [f"{used / GIB:.1f} GiB in use"] if used > OTHERS_BYTES else []
-    if busy > OTHERS_PERCENT and used > OTHERS_LEAST_BYTES:
-        parts.append(f"busy {busy} % of the time")
-    return ", ".join(parts)
+    is_busy, size = busy > OTHERS_PERCENT and used > OTHERS_LEAST_BYTES, used / GIB
+    if used > OTHERS_BYTES and is_busy:
+        template = "Others use this card: {size:.1f} GiB are in use, and it is busy {percent} % of the time."
+        return text(template, size=size, percent=busy)
+    if used > OTHERS_BYTES:
+        return text("Others use this card: {size:.1f} GiB are in use.", size=size)
+    return text("Others use this card: it is busy {percent} % of the time.", percent=busy) if is_busy else ""
 
 
-def _describe_load(count: int) -> str:
+def describe_threads(count: int) -> str:
+    """Return a note on the number of threads."""
+    return plural(count, "It used 1 thread.", "It used {n} threads.")
+
+
+def _describe_load(count: int) -> Tuple[str, ...]:
     """Describe the load of the processors. It slows down threads that wait for each other most."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return f"others use the processors (load {load:.1f} on {count} cores)" if load > max(1.0, count / 2) else ""
+    if load <= max(1.0, count / 2):
+        return ()
+    return (text("Others use the processors: the load is {load:.1f} on {count} cores.", load=load, count=count),)
 
 
 def _try_import(name: str) -> Tuple[Any, str]:
     try:
         return __import__(name), ""
     except ImportError as exc:
-        return None, f"this Python has no {name}: {exc}"
+        return None, text("this Python has no {name}: {reason}", name=name, reason=exc)
     except Exception as exc:
-        return None, f"{name} cannot be imported: {' '.join(str(exc).split())[:300]}"
+        reason = " ".join(str(exc).split())[:300]
+        return None, text("{name} cannot be imported: {reason}", name=name, reason=reason)
 
 
 def cores() -> int:

@@ -15,6 +15,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 from ownlab_guest.bench.device import Device, read_lines
 from ownlab_guest.bench.timing import Outcome, Skipped, percentiles, reduce_values, slice_times
+from ownlab_guest.text import text
 
 MIB = 1 << 20
 BLOCK, PAGE = 4 * MIB, 4096
@@ -35,7 +36,7 @@ class TestFile(NamedTuple):
     bytes: int
     direct: bool
     written: List[float]  # seconds of each block
-    note: str
+    notes: Tuple[str, ...]
 
 
 class Disk:
@@ -54,7 +55,7 @@ class Disk:
     def write(self, device: Device, seconds: float) -> Outcome:
         """Write blocks of 4 MiB in order, each synced. A short test: many drives are slower after some GiB."""
         file = self.file(device, seconds)
-        return Outcome(reduce_values(file.written), float(BLOCK), note=file.note, shape={"bytes": file.bytes})
+        return Outcome(reduce_values(file.written), float(BLOCK), notes=file.notes, shape={"bytes": file.bytes})
 
     def read_sequential(self, device: Device, seconds: float) -> Outcome:
         """Read blocks of 4 MiB in order, repeatedly while there is time."""
@@ -67,7 +68,7 @@ class Disk:
                 if not file.direct and offset == 0:
                     _drop_cache(file)
                 taken.append(_read(file.descriptor, buffer, offset))
-        return Outcome(reduce_values(taken), float(BLOCK), note=file.note, shape={"bytes": file.bytes})
+        return Outcome(reduce_values(taken), float(BLOCK), notes=file.notes, shape={"bytes": file.bytes})
 
     def read_random(self, device: Device, seconds: float, depth: int) -> Outcome:
         """Read random pages of 4 KiB, `depth` at a time, with as many threads."""
@@ -81,10 +82,10 @@ class Disk:
         moments = [moment for pages in by_thread for _, moment in pages]
         shape = {"bytes": file.bytes, "depth": depth}
         if depth == 1:
-            return Outcome(reduce_values(taken), 1.0, percentiles(taken), note=file.note, shape=shape)
-        note = "; ".join(filter(None, [file.note, "Python threads, which may be slower than the disk"]))
+            return Outcome(reduce_values(taken), 1.0, percentiles(taken), notes=file.notes, shape=shape)
+        notes = (*file.notes, text("It used Python threads, which may be slower than the disk."))
         rate = slice_times(moments, began)
-        return Outcome(rate, 1.0, percentiles(taken), note=note, shape=shape)
+        return Outcome(rate, 1.0, percentiles(taken), notes=notes, shape=shape)
 
 
 def _read_pages(file: TestFile, seed: int, depth: int, deadline: float) -> List[Tuple[float, float]]:
@@ -107,7 +108,7 @@ def _read(descriptor: int, buffer: mmap.mmap, offset: int) -> float:
     got = os.preadv(descriptor, [buffer], offset)
     taken = time.perf_counter() - began
     if got != len(buffer):
-        raise OSError(errno.EIO, f"{got} of {len(buffer)} bytes at {offset}")
+        raise OSError(errno.EIO, text("{got} of {count} bytes at {offset}", got=got, count=len(buffer), offset=offset))
     return taken
 
 
@@ -116,21 +117,23 @@ def create_file(folder: str, mib: int, seconds: float) -> TestFile:
     folder = os.path.abspath(folder or ".")
     kind = file_system(folder)
     if kind in IN_MEMORY:
-        raise Skipped("cache-cannot-be-avoided", f"{folder} is in memory ({kind}), not on a disk")
+        raise Skipped(
+            "cache-cannot-be-avoided", text("{folder} is in memory ({kind}), not on a disk", folder=folder, kind=kind)
+        )
     if not (hasattr(os, "preadv") and hasattr(os, "posix_fadvise")):  # macOS, Windows
-        raise Skipped("unsupported", "on this system Python cannot read without the cache")
+        raise Skipped("unsupported", text("on this system Python cannot read without the cache"))
     size = _limit_size(folder, mib * MIB)
     try:
         descriptor, direct = _open(folder)
     except OSError as exc:
-        raise Skipped("unwritable", f"{folder}: {exc.strerror}") from exc
+        raise Skipped("unwritable", text("{folder}: {reason}", folder=folder, reason=exc.strerror)) from exc
     try:
         written = _fill(descriptor, size, max(2.0, 2 * seconds))
     except OSError as exc:
         os.close(descriptor)
         reason = "no-space" if exc.errno in (errno.ENOSPC, errno.EDQUOT) else "failed"
-        raise Skipped(reason, f"{folder}: {exc.strerror}") from exc
-    return TestFile(descriptor, len(written) * BLOCK, direct, written, _note(kind, direct))
+        raise Skipped(reason, text("{folder}: {reason}", folder=folder, reason=exc.strerror)) from exc
+    return TestFile(descriptor, len(written) * BLOCK, direct, written, _notes(kind, direct))
 
 
 def _open(folder: str) -> Tuple[int, bool]:
@@ -192,9 +195,10 @@ def _drop_cache(file: TestFile) -> None:
     try:
         cached = is_cached(file.descriptor, file.bytes // 2 // PAGE * PAGE)
     except OSError as exc:
-        raise Skipped("cache-cannot-be-avoided", f"the system does not report what is cached: {exc.strerror}") from exc
+        message = text("the system does not report what is cached: {reason}", reason=exc.strerror)
+        raise Skipped("cache-cannot-be-avoided", message) from exc
     if cached:
-        message = "this file system has no direct I/O, and keeps pages in its cache"
+        message = text("this file system has no direct I/O, and keeps pages in its cache")
         raise Skipped("cache-cannot-be-avoided", message)
 
 
@@ -213,11 +217,12 @@ def _limit_size(folder: str, size: int) -> int:
     try:
         left = os.statvfs(folder)
     except OSError as exc:
-        raise Skipped("unwritable", f"{folder}: {exc.strerror}") from exc
+        raise Skipped("unwritable", text("{folder}: {reason}", folder=folder, reason=exc.strerror)) from exc
     free = left.f_bavail * left.f_frsize
     most = min(size, int(free * SHARE_OF_FREE))
     if most < LEAST_BYTES:
-        raise Skipped("no-space", f"{folder} has {free // MIB} MiB free; {10 * LEAST_BYTES // MIB} MiB are needed")
+        template = "{folder} has {free} MiB free; {needed} MiB are needed"
+        raise Skipped("no-space", text(template, folder=folder, free=free // MIB, needed=10 * LEAST_BYTES // MIB))
     return most // BLOCK * BLOCK
 
 
@@ -232,10 +237,10 @@ def file_system(folder: str) -> Optional[str]:
     return longest[1] or None
 
 
-def _note(kind: Optional[str], direct: bool) -> str:
-    notes = [] if direct else ["no direct I/O here: the cached pages were dropped instead"]
+def _notes(kind: Optional[str], direct: bool) -> Tuple[str, ...]:
+    notes = [] if direct else [text("There is no direct I/O here: the cached pages were dropped instead.")]
     if kind is not None and kind.partition(".")[0] in ELSEWHERE:
-        notes.append(f"{kind}: the file server may have it in memory")
+        notes.append(text("The file server ({kind}) may have the file in memory.", kind=kind))
     elif any(line.startswith("flags") and " hypervisor" in line for line in read_lines("/proc/cpuinfo")):
-        notes.append("a virtual machine: its host may have the file in memory")
-    return "; ".join(notes)
+        notes.append(text("This is a virtual machine: its host may have the file in memory."))
+    return tuple(notes)

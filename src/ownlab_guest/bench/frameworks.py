@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from ownlab_guest.bench.device import Device
 from ownlab_guest.bench.timing import HostClock, Outcome, Skipped, Step, measure
+from ownlab_guest.text import received, text
 
 LAUNCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "launch.py")
 NAMES = ("jax", "tensorflow")
@@ -46,16 +47,19 @@ def product(device: Device, seconds: float, name: str, dtype: str, size: int) ->
             check=False,
         )
     except subprocess.TimeoutExpired as exc:
-        raise Skipped("failed", f"{name} did not answer within {START_SECONDS + 2 * seconds:.0f} s") from exc
+        template = "{name} did not answer within {seconds:.0f} s"
+        raise Skipped("failed", text(template, name=name, seconds=START_SECONDS + 2 * seconds)) from exc
     try:
         answer: Dict[str, Any] = json.loads(ran.stdout)
     except ValueError as exc:
         lines = ran.stderr.decode(errors="replace").strip().splitlines()
-        raise Skipped("failed", f"{name}: {lines[-1][:300] if lines else f'exit status {ran.returncode}'}") from exc
+        if lines:
+            raise Skipped("failed", text("{name}: {error}", name=name, error=lines[-1][:300])) from exc
+        raise Skipped("failed", text("{name}: exit status {code}", name=name, code=ran.returncode)) from exc
     if "error" in answer:
-        raise Skipped(answer["reason"], answer["error"])
-    note = f"{name} {answer['version']}"
-    return Outcome(answer["seconds"], 2.0 * size**3, before=before, after=device.read_state(), note=note)
+        raise Skipped(answer["reason"], received(answer["error"], answer))
+    note = text("It used {library} {version}.", library=name, version=answer["version"])
+    return Outcome(answer["seconds"], 2.0 * size**3, before=before, after=device.read_state(), notes=(note,))
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
@@ -83,7 +87,8 @@ def _prepare_jax(device: str, dtype: str, size: int) -> Prepared:
     kind, _, number = device.partition(":")
     devices = [known for known in jax.local_devices() if (known.platform == "cpu") == (kind == "cpu")]
     if len(devices) <= int(number or 0):
-        raise Skipped("no-gpu", f"jax {jax.__version__} sees no {device}, only {jax.local_devices()}")
+        template = "jax {version} sees no {device}, only {devices}"
+        raise Skipped("no-gpu", text(template, version=jax.__version__, device=device, devices=jax.local_devices()))
     with jax.default_device(devices[int(number or 0)]):
         left, right = (
             jax.random.normal(key, (size, size), dtype=dtype) for key in jax.random.split(jax.random.PRNGKey(0))
@@ -103,7 +108,8 @@ def _prepare_tensorflow(device: str, dtype: str, size: int) -> Prepared:
     kind, _, number = device.partition(":")
     devices = tensorflow.config.list_physical_devices("GPU" if kind == "cuda" else "CPU")
     if len(devices) <= int(number or 0):
-        raise Skipped("no-gpu", f"tensorflow {tensorflow.__version__} sees no {device}")
+        template = "tensorflow {version} sees no {device}"
+        raise Skipped("no-gpu", text(template, version=tensorflow.__version__, device=device))
     name = f"/{'GPU' if kind == 'cuda' else 'CPU'}:{number or 0}"
     with tensorflow.device(name):
         left, right = (tensorflow.cast(tensorflow.random.normal((size, size)), dtype) for _ in range(2))

@@ -15,6 +15,7 @@ from typing import Any, List
 
 from ownlab_guest.bench.device import Device
 from ownlab_guest.bench.timing import Outcome, Skipped, slice_times
+from ownlab_guest.text import plural, received, text
 
 LAUNCH = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "launch.py")
 # Most photos of ImageNet have 500×375 pixels; its 1.28 million for training take 138 GB, so 108 KB each.
@@ -32,20 +33,28 @@ def decode(device: Device, seconds: float, workers: int) -> Outcome:
     moments: List[float] = []
     for child, (out, errors) in [(child, child.communicate()) for child in running]:
         if child.returncode != 0 or not out:
-            lines = errors.decode(errors="replace").strip().splitlines() or [f"exit status {child.returncode}"]
-            raise Skipped("failed", lines[-1][:300])
+            lines = errors.decode(errors="replace").strip().splitlines() or []
+            error = lines[-1][:300] if lines else text("exit status {code}", code=child.returncode)
+            raise Skipped("failed", error)
         moments += _parse_moments(out)
     if not (within := [moment for moment in moments if begin <= moment < end]):
-        raise Skipped("failed", "no worker decoded an image in time")
+        raise Skipped("failed", text("no worker decoded an image in time"))
     taken = slice_times(within, begin)
-    note = f"JPEG {WIDE}×{HIGH} to {SIDE}×{SIDE} with Pillow, {'1 process' if workers == 1 else f'{workers} processes'}"
-    return Outcome(taken, 1.0, note=note, shape={"workers": workers, "width": WIDE, "height": HIGH})
+    note = plural(
+        workers,
+        "Pillow scaled JPEG files of {width}×{height} to {side}×{side} in 1 process.",
+        "Pillow scaled JPEG files of {width}×{height} to {side}×{side} in {n} processes.",
+        width=WIDE,
+        height=HIGH,
+        side=SIDE,
+    )
+    return Outcome(taken, 1.0, notes=(note,), shape={"workers": workers, "width": WIDE, "height": HIGH})
 
 
 def _parse_moments(out: bytes) -> List[float]:
     answer: Any = json.loads(out)
     if "missing" in answer:
-        raise Skipped("no-pillow", answer["missing"])
+        raise Skipped("no-pillow", received(answer["missing"], answer))
     return [float(moment) for moment in answer["moments"]]
 
 
@@ -54,7 +63,7 @@ def answer(arguments: List[str]) -> Any:
     try:
         from PIL import Image
     except ImportError as exc:
-        return {"missing": f"this Python has no Pillow, which decodes images: {exc}"}
+        return {"missing": text("this Python has no Pillow, which decodes images: {reason}", reason=exc)}
     begin, end = float(arguments[0]), float(arguments[1])
     photos = [create_photo(Image, seed) for seed in range(IMAGES)]
     moments: List[float] = []

@@ -3,8 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, List, Tuple
 
-from ownlab_guest.bench.device import Device
+from ownlab_guest.bench.device import Device, describe_threads
 from ownlab_guest.bench.timing import Outcome, time_slow
+from ownlab_guest.text import text
 
 TYPES = {"fp64": "float64", "fp32": "float32"}
 MIB = 1 << 20
@@ -21,7 +22,7 @@ def product(device: Device, seconds: float, dtype: str, size: int) -> Outcome:
     right = random.standard_normal((size, size)).astype(TYPES[dtype])
     result = numpy.empty_like(left)
     return device.time(
-        lambda number: numpy.matmul(left, right, out=result), seconds, 2.0 * size**3, by_host=True, note=_blas(numpy)
+        lambda number: numpy.matmul(left, right, out=result), seconds, 2.0 * size**3, by_host=True, notes=_blas(numpy)
     )
 
 
@@ -55,9 +56,10 @@ def part_of_batch(
     device.require_memory(2 * 4 * count * size * size)
     left, result = allocate(count)
     taken = time_slow(lambda number: multiply(left, result), PATIENCE * seconds, REPETITIONS)
-    note = "" if count == size else f"{count} of {size} products: all of them would take {each * size:.0f} s"
+    template = "Only {count} of {size} products were computed: all of them would take {seconds:.0f} s."
+    notes = () if count == size else (text(template, count=count, size=size, seconds=each * size),)
     shape = {"batch": count, "m": size, "n": size, "k": size}
-    return Outcome(taken, 2.0 * count * size**3, note=note, shape=shape)
+    return Outcome(taken, 2.0 * count * size**3, notes=notes, shape=shape)
 
 
 def copy_within(device: Device, seconds: float, mib: int) -> Outcome:
@@ -72,7 +74,7 @@ def copy_within(device: Device, seconds: float, mib: int) -> Outcome:
         def step(number: int) -> None:
             list(threads.map(lambda part: numpy.copyto(part[1], part[0]), parts))
 
-        return device.time(step, seconds, 2.0 * mib * MIB, by_host=True, note=f"{device.cores} threads")
+        return device.time(step, seconds, 2.0 * mib * MIB, by_host=True, notes=(describe_threads(device.cores),))
 
 
 def _parts(source: Any, target: Any, count: int) -> List[Tuple[Any, Any]]:
@@ -80,10 +82,10 @@ def _parts(source: Any, target: Any, count: int) -> List[Tuple[Any, Any]]:
     return [(source[at : at + width], target[at : at + width]) for at in range(0, len(source), width)]
 
 
-def _blas(numpy: Any) -> str:
+def _blas(numpy: Any) -> Tuple[str, ...]:
     """Return the BLAS library: they differ by factors."""
     try:
         blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        return f"{blas['name']} {blas['version']}"
+        return (text("It used {library} {version}.", library=blas["name"], version=blas["version"]),)
     except (TypeError, KeyError):  # numpy before 1.25 can only print it
-        return ""
+        return ()

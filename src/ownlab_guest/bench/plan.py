@@ -7,9 +7,10 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from ownlab_guest.bench import frameworks, image_loading, model_steps, numpy_operations, torch_operations
 from ownlab_guest.bench.device import Device
 from ownlab_guest.bench.disk import Disk
+from ownlab_guest.bench.request import PROFILES
 from ownlab_guest.bench.timing import Outcome
+from ownlab_guest.text import text
 
-PROFILES = ("quick", "default", "full")
 SECONDS = {"quick": 0.4, "default": 1.5, "full": 4.0}
 FILE_MIB = {"quick": 256, "default": 1024, "full": 4096}
 ON_CARD: Tuple[str, ...] = ("products", "memory", "copies", "launch")
@@ -54,7 +55,7 @@ def missing_groups(device: Device) -> List[Missing]:
     if device.torch is None:
         missing = [Missing(group, "no-torch", device.no_card_reason) for group in WITH_TORCH]
         if device.numpy is None:
-            missing.append(Missing("cpu", "no-numpy", "this Python has neither torch nor numpy"))
+            missing.append(Missing("cpu", "no-numpy", text("this Python has neither torch nor numpy")))
     elif not device.on_card:
         missing = [Missing(group, "no-gpu", device.no_card_reason) for group in ON_CARD]
     request = device.request

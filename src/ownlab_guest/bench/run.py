@@ -10,6 +10,7 @@ from ownlab_guest.bench.device import Device, find_device
 from ownlab_guest.bench.plan import Test, missing_groups, plan_tests
 from ownlab_guest.bench.request import read
 from ownlab_guest.bench.timing import Outcome, Skipped
+from ownlab_guest.text import text
 
 Event = Dict[str, Any]
 # A test with less time left than this is skipped.
@@ -23,7 +24,7 @@ def stream(arguments: List[str]) -> Iterator[Event]:
     warnings.simplefilter("ignore")
     request = read(arguments[0])
     device = find_device(request)
-    deadline = time.monotonic() + request.seconds  # a slow import of torch does not count
+    deadline = time.monotonic() + request.budget_seconds  # a slow import of torch does not count
     tests, missing = plan_tests(device), missing_groups(device)
     yield {"event": "plan", "tests": [{"name": test.name, "group": test.group} for test in tests], **device.facts()}
     for group in missing:
@@ -62,7 +63,7 @@ def run_test(device: Device, test: Test, deadline: float, planned: "set[str]") -
 def _measure(device: Device, test: Test, deadline: float) -> Outcome:
     remaining = deadline - time.monotonic()
     if remaining < LEAST_SECONDS:
-        raise Skipped("budget", "the time was up before this test")
+        raise Skipped("budget", text("the time was up before this test"))
     if device.lost:
         raise Skipped("card-lost", device.lost)
     try:
@@ -76,8 +77,7 @@ def _measure(device: Device, test: Test, deadline: float) -> Outcome:
 
 
 def _result(device: Device, test: Test, outcome: Outcome) -> Event:
-    by_host = device.host_note if test.group in ("launch", "copies") else ""
-    notes = [note for note in (outcome.note, device.note, by_host) if note]
+    by_host = device.host_notes if test.group in ("launch", "copies") else ()
     return {
         "name": test.name,
         "group": test.group,
@@ -91,5 +91,5 @@ def _result(device: Device, test: Test, outcome: Outcome) -> Event:
         "flops": outcome.flops,
         "before": outcome.before,
         "after": outcome.after,
-        "note": "; ".join(notes),
+        "notes": [*outcome.notes, *device.notes, *by_host],
     }

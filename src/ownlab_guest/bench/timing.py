@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     flops: Optional[float] = None
     before: Optional[Dict[str, Any]] = None
     after: Optional[Dict[str, Any]] = None
-    note: str = ""
+    notes: Tuple[str, ...] = ()
     shape: Optional[Dict[str, int]] = None  # if it differs from the plan
 
 

@@ -8,6 +8,7 @@ from typing import Any, List, Tuple
 from ownlab_guest.bench.device import Device
 from ownlab_guest.bench.numpy_operations import part_of_batch
 from ownlab_guest.bench.timing import HostClock, Outcome, Skipped, percentiles, reduce_values
+from ownlab_guest.text import text
 
 # Our name -> the name in torch. tf32 is fp32 in memory, rounded by the tensor cores.
 TYPES = {
@@ -33,11 +34,11 @@ def product(device: Device, seconds: float, dtype: str, size: int) -> Outcome:
     device.require_memory(3 * each * count)
     step = _scaled_step if dtype == "fp8" else _plain_step
     return device.time(
-        step(device, kind, size, count), seconds, 2.0 * size**3, note=_NOTES.get(dtype, device.threads_note)
+        step(device, kind, size, count), seconds, 2.0 * size**3, notes=_NOTES.get(dtype, device.thread_notes)
     )
 
 
-_NOTES = {"fp8": "E4M3 with one scale each, fast accumulation, result in bf16"}
+_NOTES = {"fp8": (text("The factors are E4M3 with one scale each, accumulation is fast, and the result is bf16."),)}
 
 
 def batch_product(device: Device, seconds: float, size: int) -> Outcome:
@@ -60,12 +61,13 @@ def _check(device: Device, dtype: str) -> None:
         return
     if device.torch.version.hip:
         if dtype == "tf32":  # torch accepts the switch, but multiplies in fp32
-            raise Skipped("unsupported", "torch does not support TF32 on AMD cards")
+            raise Skipped("unsupported", text("torch does not support TF32 on AMD cards"))
         return
     since = SINCE.get(dtype, (0, 0))
     if device.capability < since:
-        message = "%s needs compute capability %d.%d; this card has %d.%d" % (dtype, *since, *device.capability)
-        raise Skipped("unsupported", message)
+        template = "{dtype} needs compute capability {needed}; this card has {capability}"
+        needed, capability = "%d.%d" % since, "%d.%d" % device.capability
+        raise Skipped("unsupported", text(template, dtype=dtype, needed=needed, capability=capability))
 
 
 def _allow_tf32(torch: Any, allowed: bool) -> None:
@@ -99,14 +101,14 @@ def _plain_step(device: Device, kind: Any, size: int, count: int) -> Any:
 
 def _scaled_step(device: Device, kind: Any, size: int, count: int) -> Any:
     torch = device.torch
-    one = torch.ones((), device=device.name)
+    scalar = torch.ones((), device=device.name)
     # The right matrix is column-major: cards have no other kernel for this type.
     sets = [(_random(device, kind, size, size), _random(device, kind, size, size).t()) for _ in range(count)]
 
     def step(number: int) -> Any:
         left, right = sets[number % count]
         return torch._scaled_mm(
-            left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=device.on_card
+            left, right, scale_a=scalar, scale_b=scalar, out_dtype=torch.bfloat16, use_fast_accum=device.on_card
         )
 
     return step
@@ -118,7 +120,7 @@ MIB = 1 << 20
 def copy_within(device: Device, seconds: float, mib: int) -> Outcome:
     """Copy b = a on the device."""
     source, target = _buffers(device, mib, 2)
-    return device.time(lambda number: target.copy_(source), seconds, 2.0 * mib * MIB, note=device.threads_note)
+    return device.time(lambda number: target.copy_(source), seconds, 2.0 * mib * MIB, notes=device.thread_notes)
 
 
 def triad(device: Device, seconds: float, mib: int) -> Outcome:
@@ -176,5 +178,7 @@ def without_waiting(device: Device, seconds: float, size: int) -> Outcome:
         taken.append(clock.batch(lambda number: torch.bmm(left, left, out=result), 0, 1))
     device.wait()
     return Outcome(
-        taken[2:], 1.0, note="only the call: the card had not computed yet, so this is not the time of the product"
+        taken[2:],
+        1.0,
+        notes=(text("This is only the call: the card had not computed yet, so it is not the time of the product."),),
     )

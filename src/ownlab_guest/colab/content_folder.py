@@ -11,7 +11,10 @@ import os
 import select
 import signal
 import sys
-from typing import Optional
+from typing import Callable, Optional
+
+from ownlab_guest.colab import system_overlay
+from ownlab_guest.text import text
 
 __all__ = ["CONTENT", "DRIVE", "enter", "has_private_root", "unavailable_reason"]
 
@@ -30,7 +33,7 @@ def unavailable_reason() -> str:
     with contextlib.suppress(KeyError, OSError):
         if os.path.samefile(CONTENT, os.environ["OWNLAB_CONTENT"]):
             return ""
-    return "this process does not run in Colab mode"
+    return text("this process does not run in Colab mode")
 
 
 def has_private_root() -> bool:
@@ -49,15 +52,16 @@ def enter() -> str:
         return unavailable_reason()
     folder = os.path.realpath(given)
     try:
-        _reason_unavailable = _make(folder) or _unusable(folder) or _try_in_child(folder)
-        if not _reason_unavailable:
-            _enter(folder)
+        _reason_unavailable = _make(folder) or _unusable(folder) or _enter_if_possible(folder)
+        if _reason_unavailable and system_overlay.is_wanted():
+            system_overlay.refuse(_reason_unavailable)
         _work_in(folder if _reason_unavailable else CONTENT)
     except OSError as exc:
         _reason_unavailable = _reason_unavailable or str(exc)
     if _reason_unavailable:
         working_folder = os.environ.get("PWD", folder)
-        return f"/content is not available: {_reason_unavailable}. The notebook works in {working_folder} instead."
+        template = "/content is not available: {reason}. The notebook works in {folder} instead."
+        return text(template, reason=_reason_unavailable, folder=working_folder)
     if os.path.exists(os.path.join(CONTENT, DRIVE)):
         from ownlab_guest.colab import drive_mounts
 
@@ -72,7 +76,7 @@ def _make(folder: str) -> str:
         if not os.listdir(folder):
             _add_samples(folder)
     except OSError as exc:
-        return f"{exc.strerror}: {exc.filename}"
+        return text("{reason}: {file}", reason=exc.strerror, file=exc.filename)
     return ""
 
 
@@ -84,23 +88,42 @@ def _work_in(folder: str) -> None:
 def _unusable(folder: str) -> str:
     """Return what prevents /content, checked before anything is tried; "" if nothing does."""
     if not sys.platform.startswith("linux"):
-        return "private mounts need Linux"
+        return text("private mounts need Linux")
     try:
         import ctypes  # noqa: F401
     except ImportError as exc:
-        return f"this Python has no ctypes ({exc})"
+        return text("this Python has no ctypes ({reason})", reason=exc)
     if folder == CONTENT or not _is_folder(CONTENT):
         return ""
     needed = [sys.prefix, sys.base_prefix, sys.executable, __file__, os.path.expanduser("~"), folder]
     needed += [os.environ.get("OWNLAB_" + name, "") for name in ("DRIVE", "HOST", "UPLOADS", "OUTPUTS")]
     hidden = [path for path in needed if os.path.realpath(path).startswith(CONTENT + os.sep) and path]
-    return f"this machine's own /content contains {hidden[0]}, which would be hidden" if hidden else ""
+    template = "this machine's own /content contains {path}, which would be hidden"
+    return text(template, path=hidden[0]) if hidden else ""
 
 
-def _enter(folder: str) -> None:
-    from ownlab_guest.colab import mount_namespace
+def _enter_if_possible(folder: str) -> str:
+    """Mount what works here: /content, for root with a private copy of the system's folders. Return why it fails, or ""."""
+    wanted = system_overlay.is_wanted()
+    failure = _try_in_child(lambda: _enter(folder, True)) if wanted else ""
+    with_overlay = wanted and not failure
+    if not with_overlay:
+        unavailable = _try_in_child(lambda: _enter(folder, False))
+        if unavailable:
+            return _reason(unavailable)
+        if failure:
+            system_overlay.refuse(text("an overlay cannot be mounted here ({failure})", failure=failure))
+    _enter(folder, with_overlay)
+    return ""
+
+
+def _enter(folder: str, with_overlay: bool) -> None:
+    from ownlab_guest.colab import mount_namespace, opt_folder
 
     with_user = mount_namespace.separate()
+    if with_overlay:
+        system_overlay.enter()
+    opt_folder.add_nvidia_smi(folder, is_private=with_overlay)
     _show(folder)
     if with_user and os.geteuid() != 0:
         mount_namespace.keep_mounting()
@@ -137,7 +160,7 @@ def _make_root(folder: str) -> None:
     with os.scandir(old) as entries:
         for entry in entries:
             if entry.path != old + CONTENT:
-                _bind_entry(entry, "/" + entry.name)
+                mount_namespace.bind_entry(entry, "/" + entry.name)
     os.mkdir(CONTENT, 0o755)
     mount_namespace.bind(folder, CONTENT)
     mount_namespace.umount(old)
@@ -146,34 +169,14 @@ def _make_root(folder: str) -> None:
     _has_private_root = True
 
 
-def _bind_entry(entry: "os.DirEntry[str]", target: str) -> None:
-    from ownlab_guest.colab import mount_namespace
-
-    if entry.is_symlink():
-        os.symlink(os.readlink(entry.path), target)
-        return
-    if entry.is_dir(follow_symlinks=False):
-        os.mkdir(target, 0o755)
-    else:
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    try:
-        mount_namespace.bind(entry.path, target)
-    except OSError:
-        try:
-            entry.stat()
-        except OSError:
-            return  # a broken mount, which is useless outside as well
-        raise
-
-
-def _try_in_child(folder: str) -> str:
+def _try_in_child(attempt: Callable[[], None]) -> str:
     """Try it in a child process, since a half-done attempt would leave this one without its files. Return why it fails, or ""."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         failure = {"call": "", "error": "ended"}
         try:
-            _enter(folder)
+            attempt()
             failure = {}
         except BaseException as exc:
             failure = {
@@ -192,9 +195,9 @@ def _try_in_child(folder: str) -> str:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     if not result:
-        return "mounting took too long" if not ready else _reason("the process that tried it was killed")
+        return text("the process that tried it was killed") if ready else text("mounting took too long")
     failed = json.loads(result)
-    return _reason("{call}: {error}".format(**failed)) if failed else ""
+    return "{call}: {error}".format(**failed) if failed else ""
 
 
 def _reason(failure: str) -> str:
@@ -206,12 +209,13 @@ def _reason(failure: str) -> str:
     of_all = (("user.max_user_namespaces", "0", 15000),)
     for name, forbids, allows in of_all if os.geteuid() == 0 else of_users + of_all:
         if _setting(name) == forbids:
-            return f"this system does not let users mount ({failure}); `sysctl {name}={allows}` allows it"
+            template = "this system does not let users mount ({failure}); `sysctl {setting}` allows it"
+            return text(template, failure=failure, setting=f"{name}={allows}")
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv") or "KUBERNETES_SERVICE_HOST" in os.environ:
         right = "--cap-add SYS_ADMIN" if os.geteuid() == 0 else "--security-opt seccomp=unconfined"
-        advice = f"`{right} --security-opt apparmor=unconfined`"
-        return f"this container may not mount ({failure}); start it with {advice} in Docker or Podman"
-    return f"mounting failed ({failure})"
+        template = "this container may not mount ({failure}); start it with `{options}` in Docker or Podman"
+        return text(template, failure=failure, options=f"{right} --security-opt apparmor=unconfined")
+    return text("mounting failed ({failure})", failure=failure)
 
 
 def _setting(name: str) -> str:
@@ -241,6 +245,6 @@ def _add_samples(folder: str) -> None:
     samples = os.path.join(folder, "sample_data")
     os.mkdir(samples)
     points = [{"Series": name, "X": float(x), "Y": y} for name, (xs, ys) in _SERIES.items() for x, y in zip(xs, ys)]
-    for name, text in (("README.md", _README), ("anscombe.json", json.dumps(points, indent=2) + "\n")):
+    for name, content in (("README.md", _README), ("anscombe.json", json.dumps(points, indent=2) + "\n")):
         with open(os.path.join(samples, name), "w") as file:
-            file.write(text)
+            file.write(content)

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 from ownlab_guest.colab import content_folder
+from ownlab_guest.text import sentences, text
 
 if TYPE_CHECKING:
     from ownlab_guest.colab.rclone import Rclone
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["is_mounted", "mount", "mounted", "remove_stale_links", "resolve", "restore", "unmount"]
 
 MINE, MINE_AS_WELL = "MyDrive", "My Drive"
+NOTEBOOKS = "Colab Notebooks"  # in it; notebooks change into this folder without creating it
 # Notebooks list them, and on Colab nothing can be created next to them.
 OTHERS = ("Shareddrives", ".shortcut-targets-by-id", ".file-revisions-by-id", ".Trash-0")
 
@@ -38,7 +40,8 @@ def resolve(mountpoint: str) -> str:
         path = folder + path[len(content_folder.CONTENT) :]
     # Links outlive the kernel: allow them only in a folder that is removed with the runtime.
     if not os.path.realpath(path).startswith(folder + os.sep):
-        raise ValueError(f"Mountpoint must be inside {folder}: {content_folder.unavailable_reason()}")
+        reason = content_folder.unavailable_reason()
+        raise ValueError(text("Mountpoint must be inside {folder}: {reason}", folder=folder, reason=reason))
     return path
 
 
@@ -76,10 +79,10 @@ def mount(place: str, readonly: bool, seconds: float) -> str:
             return _link(place, readonly, rclone)
         _mount(place, readonly, rclone)
     except OSError as exc:
-        advice = (
-            " (only the kernel's own process can mount: call drive.mount in a cell)" if exc.errno == errno.EPERM else ""
-        )
-        raise ValueError(f"mount failed: {exc}{advice}") from exc
+        template = "mount failed: {reason}"
+        if exc.errno == errno.EPERM:
+            template = "mount failed: {reason} (only the kernel's own process can mount: call drive.mount in a cell)"
+        raise ValueError(text(template, reason=exc)) from exc
     if not rclone:
         _remember(place, readonly)
     return ""
@@ -126,8 +129,10 @@ def _folder() -> str:
     """Return the user's folder; create it if it is missing."""
     folder = os.environ.get("OWNLAB_DRIVE", "")
     if not folder:
-        raise ValueError("mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)")
+        raise ValueError(text("mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)"))
     os.makedirs(folder, mode=0o700, exist_ok=True)
+    with contextlib.suppress(OSError):  # a folder that this user can only read
+        os.makedirs(os.path.join(folder, NOTEBOOKS), exist_ok=True)
     return folder
 
 
@@ -202,9 +207,10 @@ def _link(place: str, readonly: bool, rclone: "Optional[Rclone]") -> str:
     except BaseException:
         _unlink(place, rclone)
         raise
-    note = f"/content is not available ({content_folder.unavailable_reason()}). Use paths that begin with {place}."
+    template = "/content is not available ({reason}). Use paths that begin with {place}."
+    note = text(template, reason=content_folder.unavailable_reason(), place=place)
     if readonly and not rclone:
-        return f"{note} The drive is writable: read-only mounts are not available either."
+        return sentences([note, text("The drive is writable: read-only mounts are not available either.")])
     return note
 
 

@@ -14,10 +14,16 @@ import sys
 from types import ModuleType
 from typing import Any, List, Mapping, Optional, Sequence
 
+from ownlab_guest.shell import apt
+from ownlab_guest.text import text
+
 __all__ = ["SITE", "install", "kernel_class", "prepare"]
 
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 NAME = "google.colab"
+# As plotly does on Colab: the page loads its script once instead of the 4.8 MB that each output would contain. With the
+# renderer of JupyterLab first, which needs no network.
+PLOTLY = "plotly_mimetype+colab"
 
 
 class Finder:
@@ -48,24 +54,31 @@ _notes: List[str] = []  # printed by the first cell
 
 def prepare() -> None:
     """Set up /content, google.colab, and the variables by which notebooks detect Colab."""
-    problem = enter_content()
-    if problem:
-        _notes.append(problem)
+    _notes.extend(note for note in enter_content() if note)
     os.environ.update(variables(os.environ))
     install()
+    find_modules_beside_notebook()
     importlib.import_module("google.colab")  # notebooks check sys.modules for it
 
 
-def enter_content() -> str:
-    """Make /content available. Return "", or why that failed; the notebook runs anyway."""
+def enter_content() -> List[str]:
+    """Make /content available. Return what is missing and why; the notebook runs anyway."""
     if not os.environ.get("OWNLAB_CONTENT"):
-        return ""
-    from ownlab_guest.colab import content_folder
+        return []
+    from ownlab_guest.colab import content_folder, system_overlay
 
     try:
-        return content_folder.enter()
+        return [content_folder.enter(), system_overlay.refusal()]
     except OSError as exc:
-        return f"/content is not available: {exc}"
+        return [text("/content is not available: {reason}", reason=exc), system_overlay.refusal()]
+
+
+def find_modules_beside_notebook() -> None:
+    """Let a notebook import modules that are beside it: the working folder is /content. All others come first."""
+    notebook = os.environ.get("OWNLAB_NOTEBOOK") or os.environ.get("JPY_SESSION_NAME", "")
+    folder = os.path.dirname(notebook)
+    if os.path.isabs(folder) and folder not in sys.path:
+        sys.path.append(folder)
 
 
 def kernel_class() -> Any:
@@ -84,6 +97,8 @@ def variables(environ: Mapping[str, str]) -> Mapping[str, str]:
         "COLAB_JUPYTER_TRANSPORT": "ipc",
         "PATH": path_of(environ),
         "PYTHONPATH": python_path_of(environ),
+        "PLOTLY_RENDERER": environ.get("PLOTLY_RENDERER") or PLOTLY,
+        **apt.variables(environ),
     }
 
 

@@ -12,9 +12,13 @@ import signal
 import threading
 from typing import Any, Callable, List, Optional, Tuple
 
+from ownlab_guest.text import text
+
 __all__ = [
+    "MS_MOVE",
     "MS_REC",
     "bind",
+    "bind_entry",
     "keep_mounting",
     "mount",
     "mounts_below",
@@ -28,7 +32,7 @@ __all__ = [
 
 # linux/mount.h, linux/sched.h, linux/prctl.h, linux/capability.h
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
-MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC, MS_SLAVE = 1024, 2048, 4096, 16384, 1 << 19
+MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_MOVE, MS_REC, MS_SLAVE = 1024, 2048, 4096, 8192, 16384, 1 << 19
 MNT_DETACH = 2
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2
@@ -59,6 +63,25 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 def bind(source: str, target: str) -> None:
     """Bind-mount source at target, with everything that is mounted below it."""
     mount(source, target, flags=MS_BIND | MS_REC)
+
+
+def bind_entry(entry: "os.DirEntry[str]", target: str) -> None:
+    """Make target the same as a folder's entry: links are copied, everything else is bound."""
+    if entry.is_symlink():
+        os.symlink(os.readlink(entry.path), target)
+        return
+    if entry.is_dir(follow_symlinks=False):
+        os.mkdir(target, 0o755)
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    try:
+        bind(entry.path, target)
+    except OSError:
+        try:
+            entry.stat()
+        except OSError:
+            return  # a broken mount, which is useless outside as well
+        raise
 
 
 def umount(target: str) -> None:
@@ -131,7 +154,7 @@ def _separate_user() -> None:
         os.close(writer)
         _, status = os.waitpid(child, 0)
     if status != 0:
-        raise PermissionError(1, "user and group ids cannot be mapped", "uid_map")
+        raise PermissionError(1, text("user and group ids cannot be mapped"), "uid_map")
 
 
 def _write_id_maps(pid: int) -> bool:

@@ -13,6 +13,8 @@ import tempfile
 import time
 from typing import IO, Any, Dict, Optional
 
+from ownlab_guest.text import text
+
 __all__ = ["Rclone"]
 
 POLL_SECONDS = 0.1
@@ -32,17 +34,17 @@ class Rclone:
         self._port, self._password = 0, secrets.token_urlsafe(16)
         self._log: Optional[IO[bytes]] = None
         if not _REMOTE.fullmatch(remote):
-            raise ValueError(f"mount failed: OWNLAB_DRIVE_REMOTE must have the form name:path, not {remote!r}")
+            template = "mount failed: OWNLAB_DRIVE_REMOTE must have the form name:path, not {remote}"
+            raise ValueError(text(template, remote=repr(remote)))
         if not shutil.which("rclone"):
-            raise ValueError(
-                f"mount failed: {remote} needs rclone, which is not installed (https://rclone.org/install)"
-            )
+            template = "mount failed: {remote} needs rclone, which is not installed (https://rclone.org/install)"
+            raise ValueError(text(template, remote=remote))
         if not shutil.which("fusermount3") and not shutil.which("fusermount"):
-            raise ValueError("mount failed: rclone needs fusermount3, which is in the system package fuse3")
+            raise ValueError(text("mount failed: rclone needs fusermount3, which is in the system package fuse3"))
         try:
             os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
         except OSError as exc:
-            raise ValueError(f"mount failed: rclone needs /dev/fuse: {exc.strerror}") from exc
+            raise ValueError(text("mount failed: rclone needs /dev/fuse: {reason}", reason=exc.strerror)) from exc
 
     def mount(self, folder: str) -> None:
         """Mount the remote on an empty folder; ValueError with the end of rclone's log where that fails."""
@@ -66,8 +68,8 @@ class Rclone:
         while not os.path.ismount(folder):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.end()
-                reason = self._log_tail() or "rclone took too long"
-                raise ValueError(f"mount failed: {reason}")
+                reason = self._log_tail() or text("rclone took too long")
+                raise ValueError(text("mount failed: {reason}", reason=reason))
             time.sleep(POLL_SECONDS)
 
     def flush(self, seconds: float) -> None:
@@ -78,7 +80,8 @@ class Rclone:
             if not pending:
                 return
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{pending} files have not been uploaded to {self._remote} yet")
+                template = "{count} files have not been uploaded to {remote} yet"
+                raise TimeoutError(text(template, count=pending, remote=self._remote))
             time.sleep(POLL_SECONDS)
 
     def end(self) -> None:
@@ -100,7 +103,8 @@ class Rclone:
     def _pending_uploads(self) -> int:
         answer = self._ask("vfs/stats")
         if "error" in answer:
-            raise OSError(f"this version of rclone does not report pending uploads: {answer['error']}")
+            template = "this version of rclone does not report pending uploads: {error}"
+            raise OSError(text(template, error=answer["error"]))
         cache = answer.get("diskCache") or {}
         return int(cache.get("uploadsInProgress", 0)) + int(cache.get("uploadsQueued", 0))
 

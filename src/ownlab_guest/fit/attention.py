@@ -63,7 +63,7 @@ class Attention:
         straight = all(tensor.stride(-1) == 1 for tensor in (query, key, value, mask) if tensor is not None)
         if half and straight and self._takes_cudnn(query, key, mask, dropout, widths):
             return "cudnn"
-        flash = half and self._card.capability >= 8 and mask is None and (square or not causal)
+        flash = half and straight and self._card.capability >= 8 and mask is None and (square or not causal)
         if flash and len(widths) == 1 and max(widths) <= _WIDEST:
             return "flash"
         even = all(width % (8 if half else 4) == 0 for width in widths)

@@ -7,6 +7,7 @@ import gc
 from typing import Any, Callable, Dict, List, Tuple
 
 from ownlab_guest.fit.errors import FitError
+from ownlab_guest.text import text
 
 SIDE = 512
 PARTS = ("products", "convolutions")
@@ -18,7 +19,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
         try:
             import torch
         except ImportError as exc:
-            raise FitError("no-torch", f"This Python has no torch: {exc}") from exc
+            raise FitError("no-torch", text("This Python has no torch: {reason}", reason=exc)) from exc
         from ownlab_guest.fit import device as on_device
 
         device = on_device.choose_device("cuda:0")
@@ -83,7 +84,7 @@ def stages(part: str, device: str) -> List[Tuple[str, Callable[[], None]]]:
             ("matmul_backward", trained(torch.float32)),
             ("more_kernels", trained(torch.bfloat16)),
         ]
-    raise FitError("bad-request", f"Unknown part {part}; known are {', '.join(PARTS)}")
+    raise FitError("bad-request", text("Unknown part {part}; known are {parts}", part=part, parts=", ".join(PARTS)))
 
 
 def _context_bytes(device: str) -> int:
@@ -94,7 +95,7 @@ def _context_bytes(device: str) -> int:
     torch.cuda.synchronize(device)
     used, reason = on_device.process_bytes()
     if used is None:
-        raise FitError("no-nvml", f"The memory of this process on the card is unknown: {reason}")
+        raise FitError("no-nvml", text("The memory of this process on the card is unknown: {reason}", reason=reason))
     return used - int(torch.cuda.memory_reserved(device))
 
 

@@ -1,17 +1,30 @@
 """Memory that cuDNN's convolutions take besides their results: copies in the layout of tensor cores, and partial sums.
 
-cuDNN chooses kernels by its own rules. These rules were fitted to what torch 2.11 with cuDNN 9.19 allocated on an H200
-(2026-11-15). There float32 is computed in TF32 by kernels that read channels last, so input and output are copied.
+cuDNN chooses a kernel by its own rules, and each call takes one workspace. Most are sums of a few sizes: copies of the image,
+the result and the weights with channels last, partial sums of the weights in float32, a fixed number of MiB. Which of these a
+call takes is decided by trees over its sizes (`convolution_kernels.json`), grown on 104,865 convolutions in one to three
+dimensions that torch 2.11 with cuDNN 9.19 ran on an H200 (2026-11-16), where float32 is
+computed in TF32. tests_gpu/fit/ has the data and the scripts: measure_convolutions.py, and grow_convolution_trees.py, which
+computes with the functions of this module.
 """
 
+import json
+import os
 from math import prod
-from typing import Any, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import torch
 
 from ownlab_guest.fit.request import Card
 
 MIB = 1024**2
+_MOST_PRODUCT = 4  # one product for each image takes no more than this many times the copies that it avoids
+_TILE = 128  # rows and columns of a kernel's tile
+_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "convolution_kernels.json")
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+# A leaf is a sum: which copies (capitals: channels padded to one load), and which extra. A split has a property, the largest
+# value that goes left, and two trees.
+Tree = Union[str, List[Any]]
 
 
 class _Call(NamedTuple):
@@ -21,198 +34,161 @@ class _Call(NamedTuple):
     result: Any
     weight: Any
     stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
     groups: int
 
 
 def forward_workspace(args: Sequence[Any], out: Any, card: Card) -> int:
     """Return the workspace of aten.convolution. A transposed one is the input gradient of a plain one."""
-    inputs, weight, stride, transposed, groups = args[0], args[1], args[3], bool(args[6]), int(args[8])
-    if transposed:
-        return _input_gradient_workspace(_Call(out, inputs, weight, stride, groups), card)
-    return _forward_workspace(_Call(inputs, out, weight, stride, groups), card)
+    inputs, weight, stride, padding, dilation = args[0], args[1], args[3], args[4], args[5]
+    transposed, groups = bool(args[6]), int(args[8])
+    image, result = (out, inputs) if transposed else (inputs, out)
+    call = _Call(image, result, weight, stride, padding, dilation, groups)
+    return _workspace("input_gradient" if transposed else "forward", call, card)
 
 
-def backward_workspaces(args: Sequence[Any], card: Card) -> List[int]:
-    """Return the workspaces of aten.convolution_backward: for the input gradient, which comes first, and the weight gradient."""
-    gradient, inputs, weight, stride = args[0], args[1], args[2], args[4]
+def backward_workspaces(args: Sequence[Any], card: Card) -> List[Tuple[int, ...]]:
+    """Return the workspaces of aten.convolution_backward: for the input gradient, which comes first, and the weight gradient.
+
+    Each makes its own copy of a gradient that is not contiguous (a part of a concatenation), beside its workspace.
+    """
+    gradient, inputs, weight, stride, padding, dilation = args[0], args[1], args[2], args[4], args[5], args[6]
     transposed, groups, wanted = bool(args[7]), int(args[9]), args[10]
     image, result = (gradient, inputs) if transposed else (inputs, gradient)
-    call = _Call(image, result, weight, stride, groups)
-    contiguous = 0 if gradient.is_contiguous() or _channels_last(gradient, weight) else _bytes(gradient)
-    of_inputs = 0
-    if wanted[0]:
-        of_inputs = _forward_workspace(call, card) if transposed else _input_gradient_workspace(call, card)
-    return [contiguous + of_inputs, contiguous + _weight_gradient_workspace(call, card)]
+    call = _Call(image, result, weight, stride, padding, dilation, groups)
+    layout = _CHANNELS_LAST[inputs.dim()] if _channels_last(inputs, weight) else torch.contiguous_format
+    contiguous = 0 if gradient.is_contiguous(memory_format=layout) else _bytes(gradient)
+    of_inputs = _workspace("forward" if transposed else "input_gradient", call, card) if wanted[0] else 0
+    of_weight = _workspace("weight_gradient", call, card) if wanted[1] else 0
+    return [(contiguous if wanted[0] else 0, of_inputs), (contiguous if wanted[1] else 0, of_weight)]
 
 
-def _forward_workspace(call: _Call, card: Card) -> int:
-    """The forward pass."""
-    image, weight = call.image, call.weight
-    if not _on_tensor_cores(call, card):
+def _workspace(work: str, call: _Call, card: Card) -> int:
+    """Return the workspace of a kernel. Cards without tensor cores for the dtype read tensors as they lie."""
+    size = int(call.image.dtype.itemsize)
+    if size > 4 or card.capability < (8 if size == 4 else 7):
         return 0
-    if _channels_last(image, weight):
-        padded = _padded(image, int(image.shape[1]), 8)
-        return padded if padded > _bytes(image) else 0
-    if _is_matrix_product(call):
-        return 0
-    if prod(weight.shape[2:]) == 1 and (_is_pointwise(call) or weight.shape[1] < 256):
-        return _bytes(image) + _bytes(call.result) if _uses_channels_last(call) else 0
-    if _has_few_channels(call) and _is_half(call) and prod(weight.shape[2:]) < 256:
-        return 0
-    read = _padded(image, int(image.shape[1]), 8) + _weight_copy(weight)
-    return read if _writes_requested_layout(call) else read + _bytes(call.result)
+    values = _properties(call)
+    kind = "depthwise" if values["depthwise"] else "grouped"
+    if call.groups == 1:
+        kind = "last" if values["layout"] else "plain"
+    node: Tree = _trees()[work]["float32" if size == 4 else "half"][kind]
+    while not isinstance(node, str):
+        name, most, left, right = node
+        node = left if values[name] <= most else right
+    if node.startswith("M"):  # one product for each image, or with copies, whichever is less
+        return min(_extra("pb", call), _copies("IR", call) + _extra(f"p{node[1:]}", call))
+    copies, _, extra = node.partition("+")
+    if extra == "pb" and values["product"] > _MOST_PRODUCT:
+        return _copies("IR", call)
+    return _copies(copies, call) + _extra(extra or "0", call)
 
 
-def _input_gradient_workspace(call: _Call, card: Card) -> int:
-    """The gradient of the image."""
-    if not _on_tensor_cores(call, card) or _channels_last(call.image, call.weight) or _is_matrix_product(call):
-        return 0
-    if _is_pointwise(call) and not _gradient_uses_channels_last(call):
-        return 0
-    return _bytes(call.result) + _bytes(call.image) + _weight_copy(call.weight)
+_loaded: Dict[str, Dict[str, Dict[str, Tree]]] = {}
 
 
-def _weight_gradient_workspace(call: _Call, card: Card) -> int:
-    """The gradient of the weight."""
-    if _reduces_to_few_channels(call):
-        return _bytes(call.image) + _padded(call.result, int(call.result.shape[1]), 4)
-    if not _on_tensor_cores(call, card) or _is_matrix_product(call):
-        return 0
-    partial = _partial_sums(call)
-    if _channels_last(call.image, call.weight):
-        padded = _padded(call.image, int(call.image.shape[1]), 8)
-        return partial + (padded if padded > _bytes(call.image) else 0)
-    if not _is_pointwise(call):
-        return _layout_copies(call) + partial + (_weight_copy(call.weight) if _is_half(call) else 0)
-    if _many_weights(call):
-        return _layout_copies(call)
-    sums = 0 if _is_half(call) and _fills_tiles(call.weight) else 4
-    return min(_product_per_image(call), _layout_copies(call) + sums * int(call.weight.numel()) * 4)
+def _trees() -> Dict[str, Dict[str, Dict[str, Tree]]]:
+    """Return the trees by work, dtype and kind of groups."""
+    if not _loaded:
+        with open(_FILE, encoding="utf-8") as file:
+            _loaded.update(json.load(file))
+    return _loaded
 
 
-def _layout_copies(call: _Call) -> int:
-    """Copies of what the weight gradient reads."""
-    channels = int(call.image.shape[1])
-    return _bytes(call.result) + _padded(call.image, channels, 4 if call.image.dtype.itemsize == 4 else 8)
+def _properties(call: _Call) -> Dict[str, float]:
+    """Return what the trees ask for: channels, sizes, and how they fit into tiles and words."""
+    batch, channels = int(call.image.shape[0]), int(call.image.shape[1])
+    out, kernel = int(call.result.shape[1]), [int(size) for size in call.weight.shape[2:]]
+    image, result = [int(size) for size in call.image.shape[2:]], [int(size) for size in call.result.shape[2:]]
+    weights, positions = int(call.weight.numel()), batch * prod(result)
+    return {
+        "batch": batch,
+        "in": channels,
+        "out": out,
+        "least": min(channels, out),
+        "most": max(channels, out),
+        "in_group": channels // call.groups,
+        "in%8": channels % 8,
+        "out%8": out % 8,
+        "in%64": channels % 64,
+        "out%64": out % 64,
+        "taps": prod(kernel),
+        "kmax": max(kernel),
+        "stride": prod(call.stride),
+        "smax": max(call.stride),
+        "dilation": max(call.dilation),
+        "pad": int(any(call.padding)),
+        "positions": positions,
+        "image_positions": batch * prod(image),
+        "result_each": prod(result),
+        "each%2": prod(result) % 2,
+        "each%8": prod(result) % 8,
+        "iw": image[-1],
+        "rw": result[-1],
+        "weights": weights,
+        "groups": call.groups,
+        "depthwise": int(call.groups > 1 and call.groups == channels),
+        "layout": int(_channels_last(call.image, call.weight)),
+        "half16": int(call.image.dtype is torch.float16),
+        "dims": len(kernel),
+        "flops": positions * weights,
+        "tiles": positions * out,
+        "reduction": channels // call.groups * prod(kernel),
+        "out_group": out // call.groups,
+        "kmin": min(kernel),
+        "image_each": prod(image),
+        "waves": -(-positions // _TILE) * -(-out // _TILE),
+        "weight_waves": -(-out // _TILE) * -(-(channels // call.groups * prod(kernel)) // _TILE),
+        "product": 4 * batch * weights / max(1, _bytes(call.image) + _bytes(call.result)),
+        "ratio": prod(image) / max(1, prod(result)) * channels / out,
+    }
 
 
-def _product_per_image(call: _Call) -> int:
-    """One product per image, summed afterwards."""
-    return int(call.image.shape[0]) * int(call.weight.numel()) * 4
+def _copies(which: str, call: _Call) -> int:
+    """Return the bytes of copies: I, R and W of image, result and weights, with padded channels; small letters as they are."""
+    load = 4 if call.image.dtype.itemsize == 4 else 8
+    weight = call.weight
+    padded = _up(int(weight.shape[0]), load) * _up(int(weight.shape[1]), load if call.groups == 1 else 1)
+    sizes = {
+        "0": 0,
+        "I": _padded(call.image, load),
+        "R": _padded(call.result, load),
+        "W": padded * prod(weight.shape[2:]) * int(weight.dtype.itemsize),
+        "i": _bytes(call.image),
+        "r": _bytes(call.result),
+        "w": _bytes(weight),
+    }
+    return sum(sizes[letter] for letter in which)
 
 
-def _on_tensor_cores(call: _Call, card: Card) -> bool:
-    """Whether tensor cores compute it. Depthwise convolutions, and float32 in a first layer, have their own kernels."""
-    size, weight = call.image.dtype.itemsize, call.weight
-    if size > 4 or card.capability < (8 if size == 4 else 7) or weight.dim() < 4:
-        return False
-    if call.groups > 1 and call.groups == call.image.shape[1]:
-        return False
-    return size == 2 or not _has_few_channels(call) or prod(weight.shape[2:]) >= 49
-
-
-def _writes_requested_layout(call: _Call) -> bool:
-    """Whether the result needs no copy: seen in float32 with few input channels, or with many positions and changed channels."""
-    channels = int(call.image.shape[1]), int(call.result.shape[1])
-    if call.image.dtype.itemsize != 4 or min(channels) <= 4:
-        return False
-    many = _output_positions(call) >= 2**17
-    small = channels[0] <= 64 and prod(call.weight.shape[2:]) <= 16
-    return (small and not many) or (channels[0] != channels[1] and min(channels) < 128 and many)
-
-
-def _has_few_channels(call: _Call) -> bool:
-    """Whether either side has at most 4 channels, such as colours."""
-    return bool(min(call.image.shape[1], call.result.shape[1]) <= 4)
-
-
-def _reduces_to_few_channels(call: _Call) -> bool:
-    """A pointwise convolution to at most 4 channels: seen in float32, for the weight gradient only."""
-    pointwise = _is_pointwise(call) and call.image.dtype.itemsize == 4 and not _channels_last(call.image, call.weight)
-    return bool(pointwise and call.result.shape[1] <= 4 < call.image.shape[1])
-
-
-def _is_pointwise(call: _Call) -> bool:
-    """Whether each position of the result depends on one position of the image."""
-    return prod(call.weight.shape[2:]) == 1 and prod(call.stride) == 1
-
-
-def _is_matrix_product(call: _Call) -> bool:
-    """Whether the weights cover the whole image: a single matrix product, without copies."""
-    return bool(prod(call.result.shape[2:]) == 1 and prod(call.weight.shape[2:]) > 1)
-
-
-def _many_weights(call: _Call) -> bool:
-    return call.image.dtype.itemsize == 4 and int(call.weight.numel()) >= 2**20
-
-
-def _is_half(call: _Call) -> bool:
-    return bool(call.image.dtype.itemsize == 2)
-
-
-def _fills_tiles(weight: Any) -> bool:
-    """Whether channels fill the tiles of a kernel; else partial sums were seen (888 channels of a RegNet)."""
-    return bool(weight.shape[0] % 64 == 0 and weight.shape[1] % 64 == 0)
-
-
-def _output_positions(call: _Call) -> int:
-    """Positions of the result, over all images."""
-    return int(call.result.shape[0] * prod(call.result.shape[2:]))
-
-
-def _uses_channels_last(call: _Call) -> bool:
-    """Whether a pointwise convolution is computed with channels last: seen with many weights and few positions.
-
-    16 bits: if an image has an odd number of positions (7 x 7), so that the next channel begins within a word of 4 bytes.
-    """
-    if not _is_pointwise(call):
-        return _is_half(call) and not _has_few_channels(call) and _output_positions(call) < 2**13
-    if _is_half(call):
-        return prod(call.result.shape[2:]) % 2 == 1 and int(call.weight.numel()) >= 3 * 2**12
-    return _many_weights(call) and (call.weight.numel() >= 2**21 or _output_positions(call) < 2**13)
-
-
-def _gradient_uses_channels_last(call: _Call) -> bool:
-    """The same, for the gradient of the image."""
-    if not _is_half(call):
-        return _many_weights(call) or _product_per_image(call) > _layout_copies(call)
-    wide = call.result.shape[1] >= call.image.shape[1] >= 256
-    return _uses_channels_last(call) or bool(wide and _output_positions(call) >= 2**16)
-
-
-def _weight_copy(weight: Any) -> int:
-    """Bytes of the copied weights; pointwise weights are equal in both layouts."""
-    return 0 if prod(weight.shape[2:]) == 1 else _padded(weight, int(weight.shape[1]), 8)
+def _extra(which: str, call: _Call) -> int:
+    """Return further bytes: a number of MiB, or p and a number of partial sums in float32, pb and b1 one for each image."""
+    partial_sum, batch = int(call.weight.numel()) * 4, int(call.image.shape[0])
+    if which == "pb":
+        return batch * partial_sum
+    if which == "b1":
+        return batch * _bytes(call.weight)
+    return int(which[1:]) * partial_sum if which.startswith("p") else int(which) * MIB
 
 
 def _channels_last(*tensors: Any) -> bool:
     """Whether one of the tensors has channels last, and therefore the whole call does."""
     return any(
-        tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+        tensor.dim() in _CHANNELS_LAST
+        and not tensor.is_contiguous()
+        and tensor.is_contiguous(memory_format=_CHANNELS_LAST[tensor.dim()])
         for tensor in tensors
     )
 
 
-def _padded(tensor: Any, channels: int, to: int) -> int:
-    """Bytes with channels padded to one load of a tensor core (16-bit types)."""
-    size = _bytes(tensor)
-    return size if tensor.dtype.itemsize == 4 and to == 8 else size * (-(-channels // to) * to) // channels
+def _up(number: int, to: int) -> int:
+    return -(-number // to) * to
 
 
-def _partial_sums(call: _Call) -> int:
-    """Partial sums of the weight gradient in float32: up to 15, fewer for small outputs, within 9 MiB unless one needs more.
-
-    16 bits: up to 13 with many positions, within 9 MiB (4 MiB if pointwise); none with fewer positions or with groups. With
-    many weights float16 needs fewer positions than bfloat16.
-    """
-    partial_sum = int(call.weight.numel()) * 4
-    if _is_half(call) and not _is_pointwise(call):
-        early = call.image.dtype is torch.float16 and partial_sum >= 8 * MIB
-        many = call.groups == 1 and _output_positions(call) >= (2**12 if early else 2**13)
-        room = 4 * MIB if prod(call.weight.shape[2:]) == 1 else 9 * MIB
-        return min(13, room // partial_sum) * partial_sum if many and partial_sum else 0
-    count = max(1, min(15, _output_positions(call) // 1792))
-    return min(count * partial_sum, max(9 * MIB, partial_sum, min(2 * partial_sum, 18 * MIB)))
+def _padded(tensor: Any, to: int) -> int:
+    """Bytes with channels padded to one load of a tensor core."""
+    return _bytes(tensor) // max(1, int(tensor.shape[1])) * _up(int(tensor.shape[1]), to)
 
 
 def _bytes(tensor: Any) -> int:

@@ -62,6 +62,9 @@ def _autocast_as_cuda(library: Any) -> None:
             function = getattr(packet, overload or "default", None)
             if function is not None and has(function.name(), "AutocastCUDA"):
                 library.impl(name, make(function), "AutocastCPU")
+                composite = getattr(packet, "vec", None)  # in inference mode its parts are called below autocast
+                if composite is not None:
+                    library.impl(f"{base}.vec", make(composite), "AutocastCPU")
 
 
 def _is_half(value: Any) -> bool:

@@ -10,6 +10,7 @@ import torch
 
 from ownlab_guest.fit.errors import FitError
 from ownlab_guest.probe.nvml import PROCESSES_BROKEN
+from ownlab_guest.text import text
 
 NVML = "libnvidia-ml.so.1"
 MAX_PROCESSES = 512
@@ -22,7 +23,9 @@ def choose_device(wanted: Optional[str]) -> str:
         return "cpu"
     device = torch.device(wanted or "cuda:0")
     if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
-        raise FitError("no-card", f"This torch ({torch.__version__}) sees no {wanted}")
+        raise FitError(
+            "no-card", text("This torch ({version}) sees no {device}", version=torch.__version__, device=wanted)
+        )
     return f"cuda:{device.index or 0}"
 
 
@@ -74,15 +77,15 @@ def process_bytes() -> Tuple[Optional[int], str]:
     try:
         library = ctypes.CDLL(NVML)
     except OSError as exc:
-        return None, f"NVML cannot be loaded: {exc}"
+        return None, text("NVML cannot be loaded: {reason}", reason=exc)
     code = library.nvmlInit_v2()
     if code != 0:
-        return None, f"NVML does not start (code {code})"
+        return None, text("NVML does not start (code {code})", code=code)
     seen: List[Tuple[int, int]] = []
     for handle in _handles(library):
         processes, code = _processes(library, handle)
         if code != 0:
-            return None, f"NVML does not list the processes on the card (code {code})"
+            return None, text("NVML does not list the processes on the card (code {code})", code=code)
         seen += processes
     return find_own_bytes(seen, os.getpid())
 
@@ -93,9 +96,11 @@ def find_own_bytes(seen: List[Tuple[int, int]], pid: int) -> Tuple[Optional[int]
     if not own and len(seen) == 1:
         own = [seen[0][1]]  # a container has its own process numbers: the only process must be this one
     if not own:
-        return None, f"NVML lists {len(seen)} processes, and not this one: a container has its own process numbers"
+        return None, text(
+            "NVML lists {count} processes, and not this one: a container has its own process numbers", count=len(seen)
+        )
     if NOT_AVAILABLE in own:
-        return None, "the driver does not report the memory of a process"
+        return None, text("the driver does not report the memory of a process")
     return sum(own), "NVML"
 
 
@@ -111,9 +116,9 @@ def _handles(library: Any) -> List[Any]:
 
 
 def _processes(library: Any, handle: Any) -> Tuple[List[Tuple[int, int]], int]:
-    text = ctypes.create_string_buffer(96)
-    library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text)))
-    broken = PROCESSES_BROKEN.match(text.value.decode(errors="replace"))
+    driver = ctypes.create_string_buffer(96)
+    library.nvmlSystemGetDriverVersion(driver, ctypes.c_uint(len(driver)))
+    broken = PROCESSES_BROKEN.match(driver.value.decode(errors="replace"))
     code = -1
     for version in ("_v2",) if broken else ("_v3", "_v2"):
         ask = getattr(library, f"nvmlDeviceGetComputeRunningProcesses{version}", None)

@@ -5,12 +5,13 @@ import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ownlab_guest.fit import flop_count, workspaces
 from ownlab_guest.fit.request import Request
-from ownlab_guest.fit.tensor_values import READS_A_VALUE, Guesses, fix_random_scalar
+from ownlab_guest.fit.tensor_values import READS_A_VALUE, Guesses, KnownValues, fix_random_scalar
 
 FREED = -1
 
@@ -91,17 +92,20 @@ aten = torch.ops.aten
 
 
 class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not there where types are checked
-    """Records the stream while operations pass. `instead`: replacements for operations that differ on a card; `data`: whether
-    tensors have data."""
+    """Records the stream while operations pass. `instead`: replacements for operations that differ on a card; `mode`: the mode of
+    tensors without data, None if they have data; `values`: those that are known."""
 
-    def __init__(self, model: Any, request: Request, instead: Dict[Any, Callable[..., Any]], data: bool) -> None:
+    def __init__(
+        self, model: Any, request: Request, instead: Dict[Any, Callable[..., Any]], mode: Any, values: KnownValues
+    ) -> None:
         super().__init__()
         self.stream = EventStream()
         self.marks: List[int] = []
-        self.guesses = Guesses(patience=1000)
+        self.guesses = Guesses(patience=1000)  # the caller may replace them
         self.flops = {"forward": 0, "backward": 0}
+        self.optimizer_arguments: Dict[str, Any] = {}
         self.card = request.card
-        self._model, self._train, self._instead, self._data = model, request.train, instead, data
+        self._model, self._train, self._instead, self._mode, self._values = model, request.train, instead, mode, values
         self._names: Dict[int, int] = {}  # id of a storage -> name in the stream
         self._watched: Dict[int, Any] = {}  # weak references by id: their callbacks record frees
         self._made_by: Dict[int, int] = {}  # id of a storage -> autograd node
@@ -180,6 +184,9 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
 
     def after_optimizer_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Global hook: an optimizer took its step; the tensors that it holds per parameter are its state."""
+        self.optimizer_arguments = {
+            name: value for name, value in optimizer.defaults.items() if isinstance(value, (bool, int, float))
+        }
         for parameter, state in optimizer.state.items():
             for tensor in _tensors(state):
                 name = self._names.get(id(tensor.untyped_storage()))
@@ -198,6 +205,13 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         if size > 0:
             with self.workspace(size, operation):
                 pass
+
+    def add_workspaces(self, sizes: Tuple[int, ...], operation: str) -> None:
+        """The same for several at once."""
+        tag = self._tag(operation)._replace(kind="workspace")
+        names = [self.stream.allocate(size, tag) for size in sizes if size > 0]
+        for name in reversed(names):
+            self.stream.free(name)
 
     @contextlib.contextmanager
     def workspace(self, size: int, operation: str) -> Iterator[None]:
@@ -224,11 +238,11 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
             # Not func.decompose(): it prefers the versions for compilers, which resize images by indexing.
             with self:
                 return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
-        if func in READS_A_VALUE and not self._data:
-            return 0.0 if id(args[0].untyped_storage()) in self._finite else self.guesses.value(func, args[0])
+        if func in READS_A_VALUE and self._mode is not None:
+            return self._read_value(func, args, kwargs)
         self._update_phase()
         self._add_outside_tensors(func, (args, kwargs))
-        out = _call(func, args, kwargs)
+        out = self._run(func, args, kwargs)
         fix_random_scalar(func, out)
         operation = str(func.overloadpacket)
         if func is aten._amp_foreach_non_finite_check_and_unscale_.default:
@@ -240,6 +254,29 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         self.count_flops(flop_count.flops(operation, args, out))
         return out
 
+    def _read_value(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Return a value that the program reads out of a tensor without data: the known one, else a guess."""
+        if id(args[0].untyped_storage()) in self._finite:
+            return 0.0
+        known = self._values.computed(func, args, kwargs, self._values.given(args, kwargs))
+        return self.guesses.value(func, args[0]) if known is None else known
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call an operation, and follow values that are known."""
+        if self._mode is None:
+            return _call(func, args, kwargs)
+        given = self._values.given(args, kwargs)
+        try:
+            out = _call(func, args, kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            known = self._values.computed(func, args, kwargs, given)
+            if known is None:
+                raise
+            return self._values.stand_ins(known, self._mode)
+        if given is not None:
+            self._values.follow(func, args, kwargs, given, out)
+        return out
+
     def _record_results(self, operation: str, args: Any, out: Any, results: List[Any]) -> None:
         """Record the results of an operation, and its workspaces."""
         tag = self._tag(operation)
@@ -247,13 +284,13 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         for index, tensor in enumerate(results):
             new = self._record(tensor.untyped_storage(), tag)
             if index < len(sizes) - 1:
-                self.add_workspace(sizes[index], operation)
+                self.add_workspaces(sizes[index], operation)
             if new is not None and operation == "aten.add" and self._is_gradient_sum(args[0]):
                 self._sum = id(args[0].untyped_storage()), id(tensor.untyped_storage())
         for library, size in workspaces.persistent_workspaces(operation, args, self.card):
             self.keep_workspace(library, size)
         if sizes:
-            self.add_workspace(sizes[-1], operation)
+            self.add_workspaces(sizes[-1], operation)
 
     def _is_composite(self, func: Any) -> bool:
         """Whether an operation is composite: in inference mode autograd does not decompose these."""
@@ -378,9 +415,10 @@ def count_parameters(model: Any) -> Dict[str, int]:
     """Count the parameters of a model; tied ones count once."""
     once: List[Tuple[str, Any]] = list(model.named_parameters())
     every = list(model.named_parameters(remove_duplicate=False))
+    quantized = [module for module in model.modules() if hasattr(module, "parameter_count")]
     return {
-        "total": sum(parameter.numel() for _, parameter in once),
+        "total": sum(parameter.numel() for _, parameter in once) + sum(layer.parameter_count for layer in quantized),
         "trainable": sum(parameter.numel() for _, parameter in once if parameter.requires_grad),
-        "buffers": sum(buffer.numel() for buffer in model.buffers()),
+        "buffers": sum(buffer.numel() for buffer in model.buffers()) - sum(layer.stored_values for layer in quantized),
         "tied": sum(parameter.numel() for _, parameter in every) - sum(parameter.numel() for _, parameter in once),
     }

@@ -11,6 +11,8 @@ import traceback
 from types import TracebackType
 from typing import Any, Dict, Iterator, Optional, Tuple
 
+from ownlab_guest.text import text
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -26,8 +28,8 @@ class FitError(Exception):
         return {"error": {"kind": self.kind, "message": str(self), "file": self.file, "line": self.line}}
 
 
-def error_from(exc: BaseException, kind: str, during: str, file: Optional[str] = None) -> FitError:
-    """Make an error of what the user's code raised. `file`: where that code is known to be."""
+def error_from(exc: BaseException, kind: str, template: str, file: Optional[str] = None, **values: Any) -> FitError:
+    """Make an error of what the user's code raised: the template has {error}. `file`: where that code is known to be."""
     where = find_user_line(exc.__traceback__, file)
     if isinstance(exc, SyntaxError):
         where = exc.filename or where[0], exc.lineno or where[1]
@@ -37,7 +39,7 @@ def error_from(exc: BaseException, kind: str, during: str, file: Optional[str] =
     else:
         reason = " ".join(str(exc).split())[:400]
         name = type(exc).__name__
-        message = f"{during} raised {name}: {reason}" if reason else f"{during} raised {name}"
+        message = text(template, error=f"{name}: {reason}" if reason else name, **values)
     return FitError(kind, message, *where)
 
 
@@ -61,26 +63,33 @@ def _known(exc: BaseException) -> Optional[Tuple[str, str]]:
     if name == "DynamicOutputShapeException":
         operation = str(getattr(exc, "func", message))
         return "data-dependent-shape", (
-            f"{operation}: the size of its result depends on the data (a boolean index, nonzero, unique …), "
-            "which is unknown before the model runs"
+            text(
+                "{operation}: the size of its result depends on the data (a boolean index, nonzero, unique …), which is unknown before the model runs",
+                operation=operation,
+            )
         )
     if name == "DataDependentOutputException":
-        return "data-dependent-value", f"{getattr(exc, 'func', message)}: its result depends on the data"
+        return "data-dependent-value", text(
+            "{operation}: its result depends on the data", operation=getattr(exc, "func", message)
+        )
     if name in ("UnsupportedOperatorException", "UnsupportedFakeTensorException"):
         return (
             "cannot-be-traced",
-            f"{getattr(exc, 'func', message)}: this operation does not define its sizes without data",
+            text(
+                "{operation}: this operation does not define its sizes without data",
+                operation=getattr(exc, "func", message),
+            ),
         )
     if "no fake impl" in message:
         operation_name = re.search(r"\w+::\w+", message)
-        return (
-            "cannot-be-traced",
-            f"{operation_name[0] if operation_name else 'a custom operation'}: this operation does not define its sizes without data",
-        )
+        if operation_name is None:
+            return "cannot-be-traced", text("a custom operation does not define its sizes without data")
+        template = "{operation}: this operation does not define its sizes without data"
+        return "cannot-be-traced", text(template, operation=operation_name[0])
     if ".numpy() is not supported" in message:
-        return "cannot-be-traced", ".numpy(): values leave torch here, and a trace has no values"
+        return "cannot-be-traced", text(".numpy(): values leave torch here, and a trace has no values")
     if "UninitializedParameter" in message:
-        return "lazy-layer", "a layer has no sizes yet (LazyLinear and similar): give it its sizes"
+        return "lazy-layer", text("a layer has no sizes yet (LazyLinear and similar): give it its sizes")
     if any(
         sign in message
         for sign in (
@@ -93,7 +102,10 @@ def _known(exc: BaseException) -> Optional[Tuple[str, str]]:
     ):
         return (
             "needs-cuda",
-            f"the code itself requires a GPU (.cuda(), device='cuda'): {' '.join(message.split())[:200]}",
+            text(
+                "the code itself requires a GPU (.cuda(), device='cuda'): {reason}",
+                reason=" ".join(message.split())[:200],
+            ),
         )
     return None
 
@@ -136,7 +148,9 @@ def before_deadline(target: str) -> Iterator[None]:
         yield
     except DeadlinePassed as exc:
         where = find_user_line(exc.__traceback__, None)
-        raise FitError("deadline", f"{target} did not finish in time; it was at this line", *where) from exc
+        raise FitError(
+            "deadline", text("{target} did not finish in time; it was at this line", target=target), *where
+        ) from exc
     finally:
         timer.cancel()
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)

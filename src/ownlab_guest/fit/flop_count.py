@@ -50,6 +50,7 @@ def _backward_of_attention(args: Sequence[Any], out: Any) -> int:
 
 _COUNTS: Dict[str, Callable[[Sequence[Any], Any], int]] = {
     "aten.mm": lambda args, out: _product(args[0].shape, args[1].shape),
+    "aten._int_mm": lambda args, out: _product(args[0].shape, args[1].shape),
     "aten.addmm": lambda args, out: _product(args[1].shape, args[2].shape),
     "aten._addmm_activation": lambda args, out: _product(args[1].shape, args[2].shape),
     "aten.bmm": lambda args, out: _product(args[0].shape, args[1].shape),

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
 from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
 from ownlab_guest.fit.request import Request, read_request
+from ownlab_guest.text import text
 
 MAX_DEPTH = 6  # caches are nested objects; tensors are not deeper
 
@@ -20,7 +21,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
         try:
             import torch  # noqa: F401
         except ImportError as exc:
-            raise FitError("no-torch", f"This Python has no torch: {exc}") from exc
+            raise FitError("no-torch", text("This Python has no torch: {reason}", reason=exc)) from exc
         with before_deadline(request.target):
             return trace_step(request, count)
     except FitError as exc:
@@ -70,7 +71,10 @@ def make_prompt(inputs: Any) -> Prompt:
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.is_floating_point():
         raise FitError(
             "no-decoding",
-            f"The inputs have no {tokens} with tokens of the shape (batch, length): nothing can be decoded",
+            text(
+                "The inputs have no {tokens} with tokens of the shape (batch, length): nothing can be decoded",
+                tokens=tokens,
+            ),
         )
     return Prompt({**kept, "use_cache": True}, tokens)
 
@@ -79,7 +83,7 @@ def find_cache(output: Any) -> Any:
     """Return the cache of an output."""
     cache = output.get("past_key_values") if isinstance(output, dict) else getattr(output, "past_key_values", None)
     if cache is None:
-        raise FitError("no-decoding", "The model returns no past_key_values: it has no cache for decoding")
+        raise FitError("no-decoding", text("The model returns no past_key_values: it has no cache for decoding"))
     return cache
 
 
@@ -138,7 +142,14 @@ def _check_length(model: Any, length: int) -> None:
     config = getattr(model, "config", None)
     most = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     if isinstance(most, int) and length > most:
-        raise FitError("too-long", f"Prompt and new tokens are {length}, and the model has {most} positions")
+        raise FitError(
+            "too-long",
+            text(
+                "Prompt and new tokens are {count}, and the model has {positions} positions",
+                count=length,
+                positions=most,
+            ),
+        )
 
 
 def _output(built: Any, given: Dict[str, Any], request: Request) -> Any:
@@ -153,7 +164,9 @@ def _output(built: Any, given: Dict[str, Any], request: Request) -> Any:
     except Exception as exc:
         if is_fatal(exc) or isinstance(exc, FitError):
             raise
-        raise error_from(exc, "no-decoding", "the model, called with use_cache=True,", built.file) from exc
+        raise error_from(
+            exc, "no-decoding", "the model, called with use_cache=True, raised {error}", built.file
+        ) from exc
 
 
 def measure_decoding(model: Any, inputs: Any, request: Request, device: str, count: int) -> Dict[str, Any]:

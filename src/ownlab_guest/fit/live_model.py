@@ -16,6 +16,7 @@ from ownlab_guest.fit import trace, training_step
 from ownlab_guest.fit.errors import FitError, error_from, is_library_file
 from ownlab_guest.fit.request import Request, parse_request
 from ownlab_guest.fit.training_step import Built, default_loss
+from ownlab_guest.text import plural, text
 
 # Attributes of a module that hold hooks.
 _HOOKS = (
@@ -67,9 +68,9 @@ def prepare(live: LiveModel, request: Request) -> Tuple[LiveModel, Request]:
     """Return the model without wrappers, its inputs as specs, and a request with batch, length and precision."""
     model, _ = training_step.unwrap(live.model)
     if not isinstance(model, torch.nn.Module):
-        raise FitError("bad-model", f"The model must be a torch.nn.Module, not {type(model).__name__}")
+        raise FitError("bad-model", text("The model must be a torch.nn.Module, not {type}", type=type(model).__name__))
     if isinstance(model, torch.jit.ScriptModule):
-        raise FitError("bad-model", "A TorchScript model cannot be traced: give the module that it was made from")
+        raise FitError("bad-model", text("A TorchScript model cannot be traced: give the module that it was made from"))
     dtype = _dtype_of(model)
     precision = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype)
     if request.precision == "fp32" and precision is not None:
@@ -79,13 +80,17 @@ def prepare(live: LiveModel, request: Request) -> Tuple[LiveModel, Request]:
         inputs = (inputs,)
     if not isinstance(inputs, (tuple, list)) and not hasattr(inputs, "keys"):
         raise FitError(
-            "bad-inputs", f"The inputs are {type(inputs).__name__}; expected tensors, shapes, a tuple or a dict"
+            "bad-inputs",
+            text("The inputs are {type}; expected tensors, shapes, a tuple or a dict", type=type(inputs).__name__),
         )
     inputs = _to_specs(dict(inputs) if hasattr(inputs, "keys") else tuple(inputs), dtype)
     batch, seq = _batch_and_length(inputs)
     for name, asked, there in (("batch", request.batch, batch), ("seq", request.seq, seq)):
         if asked is not None and there is None:
-            raise FitError("no-size", f"{name}={asked}: these inputs do not show which dimension it is")
+            raise FitError(
+                "no-size",
+                text("{name}={value}: these inputs do not show which dimension it is", name=name, value=asked),
+            )
     request = request._replace(target=type(model).__name__, batch=request.batch or batch, seq=request.seq or seq)
     # Replace the notebook's sizes by the requested ones, wherever they occur.
     resize = _make_resize(batch, seq, request)
@@ -131,7 +136,8 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not there whe
         except FitError:
             raise
         except Exception as exc:
-            raise error_from(exc, "cannot-be-copied", f"copying {type(model).__name__} (copy.deepcopy)") from exc
+            template = "copying {model} (copy.deepcopy) raised {error}"
+            raise error_from(exc, "cannot-be-copied", template, model=type(model).__name__) from exc
         for module in copied.modules():
             for name, value in list(vars(module).items()):
                 if isinstance(value, FunctionType):
@@ -156,7 +162,7 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not there whe
         if id(tensor) not in self._stand_ins:
             if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
                 raise FitError(
-                    "bad-model", "The model has layers without sizes (LazyLinear and similar): call it once first"
+                    "bad-model", text("The model has layers without sizes (LazyLinear and similar): call it once first")
                 )
             new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
             if isinstance(tensor, torch.nn.Parameter):
@@ -217,8 +223,11 @@ def _remove_hooks(model: Any) -> Iterator[str]:
                 del hooks[key]
             gone += len(own)
     if gone:
-        hooks_removed = "1 hook" if gone == 1 else f"{gone} hooks"
-        yield f"{hooks_removed} of this notebook ignored: memory that hooks keep is not counted"
+        yield plural(
+            gone,
+            "1 hook of this notebook ignored: memory that hooks keep is not counted",
+            "{n} hooks of this notebook ignored: memory that hooks keep is not counted",
+        )
 
 
 @contextmanager
@@ -260,7 +269,7 @@ def _to_specs(tree: Any, dtype: Any) -> Any:
         typed = isinstance(tree[-1], torch.dtype)
         shape = tuple(tree[:-1] if typed else tree)
         if min(shape) < 1:
-            raise FitError("bad-inputs", f"Invalid shape {shape}: sizes must be positive")
+            raise FitError("bad-inputs", text("Invalid shape {shape}: sizes must be positive", shape=shape))
         return TensorSpec(shape, tree[-1] if typed else dtype)
     if isinstance(tree, dict):
         return {key: _to_specs(value, dtype) for key, value in tree.items()}
@@ -310,5 +319,8 @@ def _example_inputs(model: Any, request: Request) -> Any:
             return _to_specs(model_loader.make_transformers_inputs(model, model.config, request), None)
     raise FitError(
         "no-inputs",
-        f"Missing inputs of {type(model).__name__}. Give tensors or shapes: ownlab.fit(model, (16, 3, 224, 224))",
+        text(
+            "Missing inputs of {model}. Give tensors or shapes: ownlab.fit(model, (16, 3, 224, 224))",
+            model=type(model).__name__,
+        ),
     )

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
 from ownlab_guest.fit.request import Request, read_request
+from ownlab_guest.text import text
 
 MIN_REPETITIONS, MAX_REPETITIONS = 5, 200  # repetitions that are timed
 # Messages about missing memory other than torch's OutOfMemoryError: of CUDA and of its libraries.
@@ -40,7 +41,7 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
         try:
             import torch
         except ImportError as exc:
-            raise FitError("no-torch", f"This Python has no torch: {exc}") from exc
+            raise FitError("no-torch", text("This Python has no torch: {reason}", reason=exc)) from exc
         from ownlab_guest.fit import device as on_device
 
         device = on_device.choose_device(settings.device)
@@ -80,7 +81,7 @@ def measure_step(request: Request, settings: Settings, device: str) -> Dict[str,
         if is_fatal(exc) or isinstance(exc, FitError):
             raise
         if not _is_out_of_memory(exc):
-            raise error_from(exc, "step-raised", "the step", built.file) from exc
+            raise error_from(exc, "step-raised", "the step raised {error}", built.file) from exc
         run.result["out_of_memory"] = {"message": str(exc)[:2000], "phase": phases.current, "step": run.step_number}
     return {"device": started.pop("device"), **run.answer(started), **run.result}
 
@@ -128,12 +129,13 @@ class Run:
         """Move weights and inputs to the device, and make the optimizer."""
         import torch
 
-        from ownlab_guest.fit import training_step
+        from ownlab_guest.fit import trace, training_step
 
         dtype = training_step.torch_dtype(self.request.dtype)
         self._model = built.model.to(self.device, dtype=dtype)
         if self.request.channels_last:
             self._model = self._model.to(memory_format=torch.channels_last)
+        trace.adapt_model(self._model, self.request)
         self._inputs = training_step.to_device(built.inputs, self.device, self.request)
         kind = "cpu" if self.device == "cpu" else "cuda"
         self._step = training_step.make_step(built._replace(model=self._model), self._inputs, self.request, kind)
@@ -210,7 +212,9 @@ class Run:
                 self._step, self.phases, known
             )
         except (AttributeError, KeyError, RuntimeError, TypeError) as exc:
-            self._memory["parts_reason"] = f"the allocator's history cannot be read: {type(exc).__name__}: {exc}"
+            self._memory["parts_reason"] = text(
+                "the allocator's history cannot be read: {error}: {reason}", error=type(exc).__name__, reason=exc
+            )
 
     def answer(self, started: Dict[str, Any]) -> Dict[str, Any]:
         """Return memory and batch."""

@@ -13,6 +13,7 @@ import torch
 from ownlab_guest.fit.errors import FitError, error_from, is_fatal
 from ownlab_guest.fit.request import Request
 from ownlab_guest.fit.training_step import Built, default_loss
+from ownlab_guest.text import text
 
 
 def build(request: Request) -> Built:
@@ -26,7 +27,7 @@ def build(request: Request) -> Built:
     except (Exception, SystemExit) as exc:
         if is_fatal(exc):
             raise
-        raise error_from(exc, "build-raised", f"{request.target}", file) from exc
+        raise error_from(exc, "build-raised", "{target} raised {error}", file, target=request.target) from exc
     return _checked(made, request.target, file)
 
 
@@ -34,20 +35,22 @@ def find_function(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
     """Return the function that a target names, and its file."""
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
-        raise FitError("no-target", f"{target}: expected FILE.py:build, package.module:build or hf:CONFIG.json")
+        raise FitError(
+            "no-target", text("{target}: expected FILE.py:build, package.module:build or hf:CONFIG.json", target=target)
+        )
     file = os.path.abspath(place) if place.endswith(".py") else None
     if file is not None and not os.path.isfile(file):
-        raise FitError("no-file", f"There is no file {place}", file)
+        raise FitError("no-file", text("There is no file {file}", file=place), file)
     try:
         module = importlib.import_module(place) if file is None else _load(file)
     except ModuleNotFoundError as exc:
         if file is None and exc.name is not None and (place == exc.name or place.startswith(exc.name + ".")):
-            raise FitError("no-module", f"This Python has no module {exc.name}") from exc
-        raise error_from(exc, "import-raised", f"importing {place}", file) from exc
+            raise FitError("no-module", text("This Python has no module {name}", name=exc.name)) from exc
+        raise error_from(exc, "import-raised", "importing {module} raised {error}", file, module=place) from exc
     except (Exception, SystemExit) as exc:
         if is_fatal(exc):
             raise
-        raise error_from(exc, "import-raised", f"importing {place}", file) from exc
+        raise error_from(exc, "import-raised", "importing {module} raised {error}", file, module=place) from exc
     function = getattr(module, name, None)
     file = getattr(module, "__file__", file)
     if not callable(function):
@@ -56,7 +59,12 @@ def find_function(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
             for defined, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
         )
-        raise FitError("no-function", f"{place} has no function {name}; it has {', '.join(there) or 'none'}", file)
+        if not there:
+            raise FitError(
+                "no-function", text("{place} has no function {name}; it has none", place=place, name=name), file
+            )
+        template = "{place} has no function {name}; it has {functions}"
+        raise FitError("no-function", text(template, place=place, name=name, functions=", ".join(there)), file)
     return function, file
 
 
@@ -66,7 +74,7 @@ def _load(file: str) -> Any:
     name = os.path.splitext(os.path.basename(file))[0]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise FitError("no-file", f"{file} is not a Python file", file)
+        raise FitError("no-file", text("{file} is not a Python file", file=file), file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -84,7 +92,14 @@ def _sizes(function: Callable[..., Any], request: Request) -> Dict[str, int]:
         return given
     missing = [name for name in given if name not in parameters]
     if missing:
-        raise FitError("no-size", f"{request.target} takes no argument {missing[0]}: write def build({missing[0]}=…)")
+        raise FitError(
+            "no-size",
+            text(
+                "{target} takes no argument {argument}: write def build({argument}=…)",
+                target=request.target,
+                argument=missing[0],
+            ),
+        )
     return given
 
 
@@ -92,20 +107,29 @@ def _checked(made: Any, target: str, file: Optional[str]) -> Built:
     import torch
 
     if not isinstance(made, (tuple, list)) or len(made) not in (2, 3) or not isinstance(made[0], torch.nn.Module):
-        returned = type(made).__name__ if not isinstance(made, (tuple, list)) else f"{len(made)} values"
-        raise FitError(
-            "bad-return", f"{target} returned {returned}; expected (model, inputs) or (model, inputs, loss)", file
-        )
+        if isinstance(made, (tuple, list)):
+            template = "{target} returned {count} values; expected (model, inputs) or (model, inputs, loss)"
+            raise FitError("bad-return", text(template, target=target, count=len(made)), file)
+        template = "{target} returned {type}; expected (model, inputs) or (model, inputs, loss)"
+        raise FitError("bad-return", text(template, target=target, type=type(made).__name__), file)
     model, inputs = made[0], made[1]
     loss = made[2] if len(made) == 3 and made[2] is not None else default_loss
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
     if not isinstance(inputs, (tuple, list)) and not hasattr(inputs, "keys"):
         raise FitError(
-            "bad-return", f"{target}: the inputs are {type(inputs).__name__}; expected a tuple or a dict", file
+            "bad-return",
+            text(
+                "{target}: the inputs are {type}; expected a tuple or a dict", target=target, type=type(inputs).__name__
+            ),
+            file,
         )
     if not callable(loss):
-        raise FitError("bad-return", f"{target}: the loss must be a function, not {type(loss).__name__}", file)
+        raise FitError(
+            "bad-return",
+            text("{target}: the loss must be a function, not {type}", target=target, type=type(loss).__name__),
+            file,
+        )
     return Built(model, dict(inputs) if hasattr(inputs, "keys") else tuple(inputs), loss, file)
 
 
@@ -117,11 +141,13 @@ def read_json(path: str) -> Dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             read = json.load(file)
     except OSError as exc:
-        raise FitError("no-file", f"{path} cannot be read: {exc.strerror}", path) from exc
+        raise FitError(
+            "no-file", text("{path} cannot be read: {reason}", path=path, reason=exc.strerror), path
+        ) from exc
     except ValueError as exc:
-        raise FitError("bad-configuration", f"{path} is not JSON: {exc}", path) from exc
+        raise FitError("bad-configuration", text("{path} is not JSON: {reason}", path=path, reason=exc), path) from exc
     if not isinstance(read, dict):
-        raise FitError("bad-configuration", f"{path} is not a JSON object", path)
+        raise FitError("bad-configuration", text("{path} is not a JSON object", path=path), path)
     return read
 
 
@@ -137,11 +163,11 @@ def build_transformers(path: str, request: Request) -> Built:
     try:
         transformers: Any = importlib.import_module("transformers")
     except ImportError as exc:
-        raise FitError("no-transformers", f"hf: needs transformers in this Python: {exc}") from exc
+        raise FitError("no-transformers", text("hf: needs transformers in this Python: {reason}", reason=exc)) from exc
     kind = fields.pop("model_type", None)
     names = fields.get("architectures") or []
     if not isinstance(kind, str):
-        raise FitError("bad-configuration", f"{path} has no model_type", path)
+        raise FitError("bad-configuration", text("{path} has no model_type", path=path), path)
     try:
         config = transformers.AutoConfig.for_model(kind, **fields)
         if getattr(config, "use_cache", False) and request.train:
@@ -152,11 +178,15 @@ def build_transformers(path: str, request: Request) -> Built:
         model = named(config) if named is not None else _automatic(transformers, config)
         inputs = make_transformers_inputs(model, config, request)
     except ImportError as exc:  # transformers imports its models when they are named
-        raise FitError("no-transformers", f"transformers does not work in this Python: {exc}") from exc
+        raise FitError(
+            "no-transformers", text("transformers does not work in this Python: {reason}", reason=exc)
+        ) from exc
     except Exception as exc:
         if is_fatal(exc) or isinstance(exc, FitError):
             raise
-        raise error_from(exc, "bad-configuration", f"transformers, given {path},", path) from exc
+        raise error_from(
+            exc, "bad-configuration", "transformers, given {path}, raised {error}", path, path=path
+        ) from exc
     return Built(model, inputs, default_loss)
 
 
@@ -165,7 +195,7 @@ def _automatic(transformers: Any, config: Any) -> Any:
         auto = getattr(transformers, name)
         if type(config) in auto._model_mapping:
             return auto.from_config(config)
-    raise FitError("bad-configuration", f"transformers has no model of type {config.model_type}")
+    raise FitError("bad-configuration", text("transformers has no model of type {type}", type=config.model_type))
 
 
 def make_transformers_inputs(model: Any, config: Any, request: Request) -> Dict[str, Any]:

@@ -136,21 +136,11 @@ def is_flattened(module: Any) -> bool:
     return len({weight.untyped_storage()._cdata for weight in module._flat_weights}) == 1 < len(module._flat_weights)
 
 
-def _batch_first_layer(
-    trace: Any,
-    kind: Kind,
-    inputs: Any,
-    states: Any,
-    weights: List[Any],
-    biases: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    both: bool,
-    batch_first: bool,
-) -> Tuple[Any, ...]:
+def _batch_first_layer(trace: Any, kind: Kind, inputs: Any, *rest: Any) -> Tuple[Any, ...]:
+    """`rest`: the arguments of `_layer`, then whether the first dimension is the batch and not the step."""
+    *arguments, batch_first = rest
     steps_first = inputs.transpose(0, 1) if batch_first else inputs
-    output, *last = _layer(trace, kind, steps_first, states, weights, biases, layers, dropout, train, both)
+    output, *last = _layer(trace, kind, steps_first, *arguments)
     return (output.transpose(0, 1) if batch_first else output, *last)
 
 

@@ -4,6 +4,7 @@ import json
 from typing import Any, Dict, NamedTuple, Optional
 
 from ownlab_guest.fit.errors import FitError
+from ownlab_guest.text import text
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16")
 
@@ -32,6 +33,8 @@ class Request(NamedTuple):
     channels_last: bool = False
     accumulate: int = 1
     steps: int = 3
+    weights: str = ""  # the format of quantized weights: nf4, int8, gptq:group=64 …
+    lora: str = ""  # adapters: r=16,targets=q_proj,v_proj
     card: Card = Card()
 
     @property
@@ -55,8 +58,17 @@ def parse_request(fields: Dict[str, Any]) -> Request:
     """Check the fields of a request."""
     unknown = sorted(set(fields) - set(Request._fields))
     if unknown or "target" not in fields:
-        raise FitError("bad-request", f"The request has no target, or unknown fields: {', '.join(unknown)}")
+        raise FitError(
+            "bad-request", text("The request has no target, or unknown fields: {fields}", fields=", ".join(unknown))
+        )
     request = Request(**{**fields, "card": Card(**(fields.get("card") or {}))})
     if request.precision not in PRECISIONS:
-        raise FitError("bad-request", f"Unknown precision {request.precision}; known are {', '.join(PRECISIONS)}")
+        raise FitError(
+            "bad-request",
+            text(
+                "Unknown precision {precision}; known are {precisions}",
+                precision=request.precision,
+                precisions=", ".join(PRECISIONS),
+            ),
+        )
     return request

@@ -1,7 +1,8 @@
-"""Values of tensors that have no data, while a model is built: known ones, and guesses.
+"""Values of tensors that have no data: known ones, and guesses.
 
-Small tensors that are computed from numbers alone are computed beside their stand-ins: widths of layers come from such tensors
-(RegNet's, for instance), and guessed widths would be those of another model. All other values that a program reads are guessed.
+Small tensors that are computed from numbers alone are computed beside their stand-ins, while a model is built and in its steps:
+widths of layers come from such tensors (RegNet's, for instance), and masks and shapes come from lengths. Whole random numbers
+are drawn: any draw is as good as that of the real run. All other values that a program reads are guessed.
 """
 
 import os
@@ -14,8 +15,22 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ownlab_guest.text import text
+
 # Operations that make a tensor from numbers alone.
-_MAKERS = ("arange", "linspace", "logspace", "full", "zeros", "ones", "eye", "scalar_tensor")
+_MAKERS = (
+    "arange",
+    "linspace",
+    "logspace",
+    "full",
+    "zeros",
+    "ones",
+    "eye",
+    "scalar_tensor",
+    "tril_indices",
+    "triu_indices",
+)
+_DRAWS = ("randint", "randperm")
 _UNINITIALIZED = ("empty_like", "new_empty", "new_empty_strided")
 _PLACEMENT = ("device", "layout", "pin_memory")  # placement arguments: values are computed on the processor
 _SMALL = 4096  # numbers
@@ -65,7 +80,7 @@ class KnownValues:
             return None
         known = {name: value for name, value in kwargs.items() if name not in _PLACEMENT}
         args, known = tree_map(lambda tensor: given.get(id(tensor), tensor), (args, known))
-        with _disable_current_modes(), torch.no_grad():
+        with _disable_current_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
             try:
                 return func(*args, **known)
             except (RuntimeError, TypeError, ValueError, IndexError):
@@ -98,6 +113,12 @@ class KnownValues:
                     self._make_room(tensor.untyped_storage())
                     self.of(tensor).copy_(value)  # type: ignore[union-attr]  # its storage exists now
 
+    def stand_ins(self, known: Any, mode: Any) -> Any:
+        """Return tensors without data for known ones, whose sizes only the data tells, and keep their values."""
+        out = tree_map(lambda tensor: mode.from_tensor(tensor) if isinstance(tensor, torch.Tensor) else tensor, known)
+        self.keep(out, known)
+        return out
+
     def _make_room(self, storage: Any) -> None:
         key, room = id(storage), torch.UntypedStorage(storage.nbytes(), device="cpu")
         self._kept[key] = weakref.ref(storage, lambda _: self._kept.pop(key, None)), room
@@ -119,9 +140,10 @@ def _is_plain(tensor: Any) -> bool:
 
 def _is_computable(func: Any, given: Given) -> bool:
     name = func._schema.name.split("::")[-1]
-    if torch.Tag.nondeterministic_seeded in func.tags or name in _UNINITIALIZED:
+    made = func.namespace == "aten" and name in (*_MAKERS, *_DRAWS)
+    if name in _UNINITIALIZED or (torch.Tag.nondeterministic_seeded in func.tags and name not in _DRAWS):
         return False
-    return bool(given) or (func.namespace == "aten" and name in _MAKERS)
+    return bool(given) or made
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> List[Any]:
@@ -158,12 +180,13 @@ _SKIPPED_FILES = (
 class Guesses:
     """Guesses for values that a program reads out of tensors without data: 1 and true. `messages` lists them.
 
-    A loop that waits for `false` gets it after `patience` reads in a row.
+    A loop that waits for `false` gets it after `patience` reads in a row. Without `whole`, whole numbers are not guessed: they
+    are sizes most of the time.
     """
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, patience: int, whole: bool = True) -> None:
         self.messages: List[str] = []
-        self._patience = patience
+        self._patience, self._whole = patience, whole
         self._asked = (("", 0), 0)  # the line, and the number of reads in a row
 
     def value(self, func: Any, tensor: Any) -> Any:
@@ -175,8 +198,15 @@ class Guesses:
         where = _caller()
         flag = tensor.dtype is torch.bool or func is aten.equal.default
         guess = "true" if flag else "1"
-        message = f"{where[0]}:{where[1]} reads a value out of a tensor: assumed to be {guess}"
+        message = text(
+            "{file}:{line} reads a value out of a tensor: assumed to be {value}",
+            file=where[0],
+            line=where[1],
+            value=guess,
+        )
         of_torch = where[0].startswith(_TORCH)  # optimizers read their step count, for instance
+        if not (self._whole or flag or of_torch or tensor.is_floating_point()):
+            raise DataDependentOutputException(func)
         if message not in self.messages and not of_torch:
             self.messages.append(message)
         if not flag:
@@ -213,8 +243,8 @@ class GuessingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not the
     def __init__(self, mode: Any) -> None:
         super().__init__()
         self.guesses = Guesses(patience=3)  # initialization draws random values until they fit (trunc_normal_)
+        self.values = KnownValues()
         self._mode = mode
-        self._values = KnownValues()
         self._tolist = FakeTensor.tolist
 
     def __enter__(self) -> "GuessingMode":
@@ -230,23 +260,15 @@ class GuessingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not the
         kwargs = kwargs or {}
         if self._mode is None:
             return func(*args, **kwargs)
-        given = self._values.given(args, kwargs)
+        given = self.values.given(args, kwargs)
         try:
             out = func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
-            known = self._values.computed(func, args, kwargs, given)
+            known = self.values.computed(func, args, kwargs, given)
             if known is not None:
-                return self._without_data(known)
+                return self.values.stand_ins(known, self._mode)
             if func not in READS_A_VALUE:
                 raise
             return self.guesses.value(func, args[0])
-        self._values.follow(func, args, kwargs, given, out)
-        return out
-
-    def _without_data(self, known: Any) -> Any:
-        """Return stand-ins without data for tensors."""
-        out = tree_map(
-            lambda tensor: self._mode.from_tensor(tensor) if isinstance(tensor, torch.Tensor) else tensor, known
-        )
-        self._values.keep(out, known)
+        self.values.follow(func, args, kwargs, given, out)
         return out

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
 from ownlab_guest.fit.request import Request, read_request
+from ownlab_guest.text import text
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
@@ -20,20 +21,34 @@ def answer(arguments: List[str]) -> Dict[str, Any]:
         try:
             import torch  # noqa: F401
         except ImportError as exc:
-            raise FitError("no-torch", f"This Python has no torch: {exc}") from exc
+            raise FitError("no-torch", text("This Python has no torch: {reason}", reason=exc)) from exc
         with before_deadline(request.target):
-            try:
-                return trace_step(request)
-            except FitError as exc:
-                return trace_with_data(request, exc)
+            return _best_trace(request)
     except FitError as exc:
         return exc.answer()
 
 
+def _best_trace(request: Request) -> Dict[str, Any]:
+    """Trace without data; else with data, where sizes depend on it or the step fails; else with guessed sizes."""
+    try:
+        return trace_step(request, guess=False)
+    except FitError as exc:
+        why = exc
+    try:
+        return trace_with_data(request, why)
+    except FitError:
+        if why.kind != "data-dependent-value":
+            raise
+        return trace_step(request)
+
+
 def trace_step(
-    request: Request, build: Optional[Callable[[Request], Any]] = None, data: bool = False
+    request: Request, build: Optional[Callable[[Request], Any]] = None, data: bool = False, guess: bool = True
 ) -> Dict[str, Any]:
-    """Build the model (the target, or what `build` returns), and run its steps on tensors without data; or with data."""
+    """Build the model (the target, or what `build` returns), and run its steps on tensors without data; or with data.
+
+    `guess`: whether whole numbers that depend on data may be guessed in a step.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -41,6 +56,7 @@ def trace_step(
         cuda_semantics,
         dispatch_trace,
         model_loader,
+        quantization,
         recurrent_layers,
         tensor_values,
         training_step,
@@ -56,9 +72,11 @@ def trace_step(
         if request.checkpointing:
             training_step.enable_checkpointing(built.model)
         convert_weights(built.model, request)
+        adapt_model(built.model, request)
         inputs = training_step.to_device(built.inputs, "cpu", request)
         instead = cuda_semantics.common_operations() if data else cuda_semantics.operations(request.card)
-        trace = dispatch_trace.TracingMode(built.model, request, instead, data)
+        trace = dispatch_trace.TracingMode(built.model, request, instead, mode, guessed.values)
+        trace.guesses = tensor_values.Guesses(patience=1000, whole=guess)
         if not data:
             instead.update(recurrent_layers.operations(trace))
         _hold_weights(trace, built.model)
@@ -66,29 +84,39 @@ def trace_step(
             trace.add_input(given, tensor)
         step = training_step.make_step(built, inputs, request, "cpu")
         try:
-            with cuda_semantics.emulate_cuda(instead), _hooked(trace), trace:
-                for _ in range(request.steps):
-                    trace.begin_step()
-                    step()
-                    trace.end_step()
-                trace.end()
+            with cuda_semantics.emulate_cuda(instead):
+                _record_steps(trace, step, request.steps)
         except (Exception, SystemExit) as exc:
             if is_fatal(exc) or isinstance(exc, FitError):
                 raise
-            raise error_from(exc, "step-raised", "the step", built.file) from exc
+            raise error_from(exc, "step-raised", "the step raised {error}", built.file) from exc
     return {
         "parameters": dispatch_trace.count_parameters(built.model),
         "flops": trace.flops,
+        "optimizer_arguments": trace.optimizer_arguments,
         **trace.stream.answer(),
         "marks": trace.marks,
         "guesses": list(
             dict.fromkeys(
-                guessed.guesses.messages + trace.guesses.messages + training_step.optimizer_notes(request) + left_out
+                guessed.guesses.messages
+                + trace.guesses.messages
+                + training_step.optimizer_notes(request)
+                + quantization.quantization_notes(request)
+                + left_out
             )
         ),
         "torch": torch.__version__,
         **_sizes(inputs),
     }
+
+
+def _record_steps(trace: Any, step: Callable[[], None], count: int) -> None:
+    with _hooked(trace), trace:
+        for _ in range(count):
+            trace.begin_step()
+            step()
+            trace.end_step()
+        trace.end()
 
 
 def _sizes(inputs: Any) -> Dict[str, Optional[int]]:
@@ -139,18 +167,30 @@ def _converting(without_data: bool) -> Iterator[None]:
         torch.nn.Module._apply = before
 
 
+def adapt_model(model: Any, request: Request) -> None:
+    """Store weights in fewer bits, and add adapters, where that was requested."""
+    from ownlab_guest.fit import adapters, quantization
+
+    if request.weights:
+        quantization.quantize(model, request)
+    if request.lora:
+        adapters.add_adapters(model, request)
+
+
 def convert_weights(model: Any, request: Request) -> None:
     """Convert weights to their dtype and layout. Module.to() would keep the objects, but deep-copied ones must be replaced."""
     import torch
 
-    from ownlab_guest.fit import recurrent_layers
+    from ownlab_guest.fit import adapters, recurrent_layers
 
+    adapted = adapters.float32_adapters(model)
     done: Dict[int, Tuple[Any, Any]] = {}  # tied weights stay tied; old weights are kept, else an id could be reused
     for module in model.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
                 if id(parameter) not in done:
-                    tensor = _converted(parameter.detach(), parameter, request)
+                    wanted = request._replace(precision="fp32") if id(parameter) in adapted else request
+                    tensor = _converted(parameter.detach(), parameter, wanted)
                     new = parameter if tensor is None else torch.nn.Parameter(tensor, parameter.requires_grad)
                     done[id(parameter)] = parameter, new
                 module._parameters[name] = done[id(parameter)][1]
@@ -216,7 +256,7 @@ def _hooked(trace: Any) -> Iterator[None]:
             hook.remove()
 
 
-COMPUTABLE_ERRORS = ("data-dependent-shape", "data-dependent-value", "cannot-be-traced")
+COMPUTABLE_ERRORS = ("data-dependent-shape", "data-dependent-value", "cannot-be-traced", "step-raised")
 MEMORY_SHARE = 0.7  # of the free memory: leave the rest to other programs
 
 
@@ -227,12 +267,18 @@ def trace_with_data(request: Request, why: FitError) -> Dict[str, Any]:
     try:
         traced = trace_step(request, data=True)
     except FitError as exc:
+        if why.kind == "step-raised":
+            raise  # with data it is the program's own error
         raise FitError(
-            why.kind, f"{why}; computing it on the processor also failed: {exc}", why.file, why.line
+            why.kind,
+            text("{reason}; computing it on the processor also failed: {failure}", reason=why, failure=exc),
+            why.file,
+            why.line,
         ) from exc
-    line = "" if why.line is None else f" (line {why.line})"
-    note = f"computed with data on the processor, with attention and recurrent layers of a processor: {why}{line}"
-    return {**traced, "guesses": [note, *traced["guesses"]]}
+    template = "computed with data on the processor, with attention and recurrent layers of a processor: {reason}"
+    if why.line is not None:
+        template += " (line {line})"
+    return {**traced, "guesses": [text(template, reason=why, line=why.line), *traced["guesses"]]}
 
 
 def _limit_memory() -> bool:

@@ -2,15 +2,17 @@
 
 import contextlib
 import importlib
-from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 
 from ownlab_guest.fit.errors import FitError
 from ownlab_guest.fit.request import Request
+from ownlab_guest.text import text
 
 WRAPPERS = {"DataParallel": "module", "DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
 Tree = Any  # tensors in dicts, lists and tuples
+Argument = Union[bool, float]
 
 
 class Built(NamedTuple):
@@ -62,19 +64,22 @@ def enable_checkpointing(model: Any) -> None:
     if enable is None:
         raise FitError(
             "no-checkpointing",
-            f"{type(model).__name__} has no gradient_checkpointing_enable(): use checkpointing in its own code",
+            text(
+                "{model} has no gradient_checkpointing_enable(): use checkpointing in its own code",
+                model=type(model).__name__,
+            ),
         )
     enable()
 
 
 def make_optimizer(model: Any, request: Request) -> Any:
-    """Make the optimizer of this name, with torch's defaults."""
+    """Make the optimizer of this name, with the given arguments, else torch's defaults."""
+    optimizer, arguments = parse_optimizer(request.optimizer)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
-        raise FitError("nothing-to-train", "No parameter of the model requires a gradient")
+        raise FitError("nothing-to-train", text("No parameter of the model requires a gradient"))
     kinds: Dict[str, Callable[..., Any]] = {
-        "sgd": lambda **more: torch.optim.SGD(parameters, 1e-3, momentum=0.9, **more),
-        "sgd-plain": lambda **more: torch.optim.SGD(parameters, 1e-3, **more),
+        "sgd": lambda **more: torch.optim.SGD(parameters, **{"lr": 1e-3, **more}),
         "adamw-8bit": lambda **more: _eight_bit(parameters, **more),
     }
     for name in (
@@ -91,46 +96,69 @@ def make_optimizer(model: Any, request: Request) -> Any:
         "Rprop",
     ):
         if hasattr(torch.optim, name):  # Adafactor came with torch 2.5
-            kinds[name.lower()] = lambda name=name, **more: getattr(torch.optim, name)(parameters, 1e-4, **more)
-    if request.optimizer not in kinds:
-        raise FitError("no-optimizer", f"Unknown optimizer {request.optimizer}; known are {', '.join(sorted(kinds))}")
-    more: Dict[str, bool] = {"fused": True} if request.fused else {}
-    if request.foreach is not None:
-        more["foreach"] = request.foreach
-    try:
-        return kinds[request.optimizer](**more)
-    except (TypeError, RuntimeError) as exc:
+            kinds[name.lower()] = lambda name=name, **more: getattr(torch.optim, name)(
+                parameters, **{"lr": 1e-4, **more}
+            )
+    if optimizer not in kinds:
         raise FitError(
-            "no-optimizer", f"{request.optimizer} does not support {' or '.join(more)} in this torch: {exc}"
-        ) from exc
+            "no-optimizer",
+            text(
+                "Unknown optimizer {optimizer}; known are {optimizers}",
+                optimizer=optimizer,
+                optimizers=", ".join(sorted(kinds)),
+            ),
+        )
+    if request.fused:
+        arguments["fused"] = True
+    if request.foreach is not None:
+        arguments["foreach"] = request.foreach
+    try:
+        return kinds[optimizer](**arguments)
+    except (TypeError, RuntimeError, ValueError) as exc:
+        template, options = "{optimizer} does not support {options} in this torch: {reason}", " or ".join(arguments)
+        raise FitError("no-optimizer", text(template, optimizer=optimizer, options=options, reason=exc)) from exc
+
+
+def parse_optimizer(given: str) -> Tuple[str, Dict[str, Argument]]:
+    """Split `sgd:momentum=0.9,nesterov=true` into the name and the arguments, which are torch's."""
+    name, _, rest = given.strip().lower().partition(":")
+    arguments: Dict[str, Argument] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        try:
+            arguments[key] = {"true": True, "false": False}[value] if value.isalpha() else float(value)
+        except (KeyError, ValueError) as exc:
+            template = "Argument {argument} of the optimizer is not NAME=NUMBER, NAME=true or NAME=false"
+            raise FitError("no-optimizer", text(template, argument=repr(part))) from exc
+    return "sgd" if name == "sgd-plain" else name, arguments
 
 
 def unwrap(model: Any) -> Tuple[Any, List[str]]:
     """Return the model without wrappers, and notes about them."""
-    notes = []
+    notes: List[str] = []
     while type(model).__name__ in WRAPPERS:
         if type(model).__name__ == "OptimizedModule":
-            notes.append("torch.compile: traced as if the model were not compiled")
+            notes.append(text("torch.compile: traced as if the model were not compiled"))
         model = getattr(model, WRAPPERS[type(model).__name__])
     return model, notes
 
 
 def optimizer_notes(request: Request) -> List[str]:
     """Return notes about an optimizer that is simulated."""
-    if request.train and request.optimizer == "adamw-8bit":
-        return ["adamw-8bit: its states have the sizes of bitsandbytes, computed from its rules; it was not run"]
+    if request.train and parse_optimizer(request.optimizer)[0] == "adamw-8bit":
+        return [text("adamw-8bit: its states have the sizes of bitsandbytes, computed from its rules; it was not run")]
     return []
 
 
-def _eight_bit(parameters: List[Any], **more: bool) -> Any:
+def _eight_bit(parameters: List[Any], **more: Argument) -> Any:
     """Make the optimizer of bitsandbytes on a card, else its stand-in."""
     if more:
-        raise TypeError("it has only one implementation")
+        raise TypeError(text("it has only one implementation"))
     if parameters[0].is_cuda:
         try:
             bitsandbytes = importlib.import_module("bitsandbytes")
         except ImportError as exc:
-            raise FitError("no-optimizer", f"adamw-8bit needs bitsandbytes to run: {exc}") from exc
+            raise FitError("no-optimizer", text("adamw-8bit needs bitsandbytes to run: {reason}", reason=exc)) from exc
         return bitsandbytes.optim.AdamW8bit(parameters, 1e-4)
     return EightBitAdam(parameters)
 

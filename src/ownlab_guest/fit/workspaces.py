@@ -43,17 +43,23 @@ def _cublas_bytes(card: Card) -> int:
     return 32 * MIB if card.capability >= 9 else 8 * MIB + 128 * KIB
 
 
-def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -> List[int]:
-    """Return the workspaces of one call in order: the first beside the first result, the last beside all results."""
+def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -> List[Tuple[int, ...]]:
+    """Return the workspaces of one call in order: the first ones beside the first result, the last ones beside all results.
+
+    Those of one tuple exist at the same time.
+    """
     if operation in _REDUCES:
         over = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
-        return [reduction_workspace(args[0], over, card)]
+        # Whole numbers and flags are converted to the type of their sum first (amax and amin count equals in the backward pass).
+        size = 0 if args[0].is_floating_point() or args[0].is_complex() else int(out.dtype.itemsize)
+        copied = args[0].numel() * size if out.dtype is not args[0].dtype else 0
+        return [(copied, reduction_workspace(args[0], over, card))]
     if operation == "aten.convolution":
-        return [forward_workspace(args, out, card)]
+        return [(forward_workspace(args, out, card),)]
     if operation == "aten.convolution_backward":
         return backward_workspaces(args, card)
     rule = _RULES.get(operation)
-    return [] if rule is None else [rule(args)]
+    return [] if rule is None else [(rule(args),)]
 
 
 def _bytes(tensor: Any) -> int:

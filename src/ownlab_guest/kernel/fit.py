@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 
 from ownlab_guest.kernel.host_client import start_host
 from ownlab_guest.kernel.host_records import OwnlabError, decode_error, decode_record
+from ownlab_guest.text import pack_texts, text
 
 __all__ = ["FitCall", "LiveTracer", "Prediction", "fit", "parse_call", "strip_colours"]
 
@@ -49,6 +50,8 @@ def parse_call(
     channels_last: bool = False,
     accumulate: int = 1,
     steps: int = 3,
+    weights: str = "",
+    lora: str = "",
     cards: Optional[str] = None,
     remedies: bool = False,
     allocator: Optional[str] = None,
@@ -56,9 +59,16 @@ def parse_call(
     """Check the arguments of `ownlab.fit`, and sort them into the step and the goals."""
     for name, value, least in (("seq", seq, 1), ("accumulate", accumulate, 1), ("steps", steps, 2)):
         if value is not None and (not isinstance(value, int) or value < least):
-            raise ValueError("%s must be an integer of at least %d, not %r" % (name, least, value))
+            raise ValueError(
+                text(
+                    "{name} must be an integer of at least {least}, not {value}",
+                    name=name,
+                    least=least,
+                    value=repr(value),
+                )
+            )
     if loss is not None and not callable(loss):
-        raise TypeError("the loss must be a function, not " + type(loss).__name__)
+        raise TypeError(text("the loss must be a function, not {type}", type=type(loss).__name__))
     request = {
         "train": train,
         "optimizer": optimizer,
@@ -70,6 +80,8 @@ def parse_call(
         "channels_last": channels_last,
         "accumulate": accumulate,
         "steps": steps,
+        "weights": weights,
+        "lora": lora,
     }
     if allocator is None:
         allocator = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
@@ -83,19 +95,21 @@ def parse_call(
 
 
 class LiveTracer:
-    """Traces steps of the model of a call. `trace` takes and returns what the guest of `ownlab fit` does, errors included."""
+    """Traces steps of the model of a call. `trace` takes and returns what the guest of `ownlab fit` does, errors included, with their templates (`pack_texts`)."""
 
     def __init__(self, call: FitCall) -> None:
         self.request: Dict[str, Any] = {"target": type(call.model).__name__, **call.request}
         try:
             from ownlab_guest.fit import live_model
         except ImportError as exc:
-            no_torch = {"error": {"kind": "bad-model", "message": "this kernel has no torch: %s" % exc}}
-            self.trace: Callable[[Dict[str, Any]], Dict[str, Any]] = lambda _: no_torch
+            no_torch = {
+                "error": {"kind": "bad-model", "message": text("this kernel has no torch: {reason}", reason=exc)}
+            }
+            self.trace: Callable[[Dict[str, Any]], Dict[str, Any]] = lambda _: pack_texts(no_torch)
             return
         live = live_model.LiveModel(call.model, call.inputs, call.loss, call.targets)
         self.request = live_model.complete_request(live, self.request)
-        self.trace = lambda request: _with_cell_number(live_model.answer(live, request))
+        self.trace = lambda request: pack_texts(_with_cell_number(live_model.answer(live, request)))
 
 
 def _with_cell_number(answer: Dict[str, Any]) -> Dict[str, Any]:
@@ -172,7 +186,9 @@ def _converse(child: "subprocess.Popen[bytes]", tracer: LiveTracer, goals: Dict[
         line = child.stdout.readline()
         if not line:
             lines = child.stderr.read().decode(errors="replace").strip().splitlines()
-            raise OwnlabError("ownlab.fit: " + (lines[-1] if lines else "ownlab ended without an answer"))
+            if lines:
+                raise OwnlabError(text("ownlab.fit: {error}", error=lines[-1]))
+            raise OwnlabError(text("ownlab.fit: ownlab ended without an answer"))
         message: Dict[str, Any] = json.loads(line)
         if "trace" not in message:
             return message

@@ -4,13 +4,15 @@ import os
 import subprocess
 
 from ownlab_guest.kernel.host_records import OwnlabError
+from ownlab_guest.text import text
 
 
 def start_host(caller: str, *words: str) -> "subprocess.Popen[bytes]":
     """Start `python -m …` of that ownlab. `caller` is the function that needs it, for the error message."""
     python = os.environ.get("OWNLAB_HOST")
     if not python:
-        raise OwnlabError(f"{caller} needs ownlab in this environment, or a kernel that ownlab has started")
+        message = "{function} needs ownlab in this environment, or a kernel that ownlab has started"
+        raise OwnlabError(text(message, function=caller))
     # Variables of this Python would mislead the other one; so would a file ownlab.py in this folder.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.Popen(

@@ -5,6 +5,7 @@ on_end before it ends.
 """
 
 import atexit
+import faulthandler
 import importlib.util
 import os
 import signal
@@ -47,7 +48,13 @@ def keep_lock() -> None:
 
 
 def prepare_path() -> None:
-    """Make sys.path as `python -m ipykernel_launcher` has it, with ownlab's modules for notebooks at its end."""
+    """Make sys.path as `python -m ipykernel_launcher` has it, load the guest package, and prepare its environment."""
+    load_guest()
+    prepare_environment()
+
+
+def load_guest() -> None:
+    """Import the guest package from its folder, which is not on sys.path."""
     if sys.path and os.path.abspath(sys.path[0]) == HERE:
         del sys.path[0]  # Python put the script's folder there
     spec = importlib.util.spec_from_file_location(
@@ -58,6 +65,13 @@ def prepare_path() -> None:
     package = importlib.util.module_from_spec(spec)
     sys.modules["ownlab_guest"] = package
     spec.loader.exec_module(package)
+
+
+def prepare_environment() -> None:
+    """Activate the environment; add ownlab's modules for notebooks at the end of sys.path; prepare Colab mode."""
+    from ownlab_guest.kernel.activation import activate
+
+    activate(os.environ)
     # Found only if ownlab is not installed in this environment.
     sys.path.append(os.path.join(GUEST, "facade"))
     if is_colab():
@@ -79,7 +93,10 @@ def make_app() -> Any:
     """Make ipykernel's application, with an unbounded output queue."""
     from ipykernel.kernelapp import IPKernelApp
 
+    from ownlab_guest.kernel.activation import complete_magics
+
     finish_subshells()
+    protect_debugger()
 
     class App(IPKernelApp):
         log_descriptor = 2  # before ipykernel replaces the streams
@@ -88,7 +105,12 @@ def make_app() -> Any:
             # Options apply to sockets that are created later. By default zmq drops messages when more than 1,000 wait for a
             # slow reader.
             import zmq
+            from ipykernel.iostream import IOPubThread
 
+            from ownlab_guest.kernel.fork_pipe import use_private_pipe
+
+            if self.transport == "ipc":  # as supervisors start kernels
+                use_private_pipe(IOPubThread, self.ip + "-pipe")
             context.setsockopt(zmq.SNDHWM, 0)
             super().init_iopub(context)  # type: ignore[no-untyped-call]
             del context.sndhwm
@@ -100,6 +122,7 @@ def make_app() -> Any:
         def init_shell(self) -> None:
             super().init_shell()  # type: ignore[no-untyped-call]
             watch_cells(self.shell, self.log_descriptor)
+            complete_magics(self.shell)
 
     if is_colab():
         from ownlab_guest.colab.kernel_setup import kernel_class
@@ -143,6 +166,15 @@ def finish_subshells() -> None:
     BaseThread.run = run  # type: ignore[method-assign]  # ipykernel has no other way
 
 
+def protect_debugger() -> None:
+    """Let debugpy start our adapter, which refuses other users of the machine. ipykernel imports debugpy when it needs it."""
+    try:
+        import debugpy.adapter as adapter  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:  # this environment has no debugger
+        return
+    adapter.__file__ = os.path.join(HERE, "debug_adapter", "__init__.py")  # debugpy runs the folder of this file
+
+
 def watch_cells(shell: Any, log: int) -> None:
     """Run start-up scripts before the first cell, and record installed packages. Imports are lazy: most kernels need neither."""
 
@@ -159,6 +191,14 @@ def watch_cells(shell: Any, log: int) -> None:
 
             watch(shell)
 
+    def last(result: Any) -> None:
+        if result is not None and isinstance(result.error_in_exec, Exception):
+            from ownlab_guest.shell.command_hints import hints_for_error
+
+            for hint in hints_for_error(result.error_in_exec):
+                sys.stderr.write(hint + "\n")
+
+    shell.events.register("post_run_cell", last)
     shell.events.register("pre_run_cell", first)
     shell.events.register("pre_run_cell", each)
 
@@ -181,7 +221,10 @@ def watch_end() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(LAST_SECONDS)
         atexit._run_exitfuncs()
-        os._exit(0)
+        # By the signal itself, so that the supervisor can tell it from os._exit().
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        os.kill(os.getpid(), signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
     reset_forked_workers()
@@ -236,6 +279,8 @@ def main() -> None:
     try:
         app = make_app()
         app.log_descriptor = log
+        # In a crash, write the lines of Python that run to the log: the supervisor shows them in the cell.
+        faulthandler.enable(log, all_threads=False)
     except ImportError as exc:
         if exc.name not in ("ipykernel", "ipykernel.kernelapp"):
             raise

@@ -1,4 +1,4 @@
-"""The magics of `%load_ext ownlab`: `%fit` and `%doctor`."""
+"""The magics of `%load_ext ownlab`: `%fit`, `%doctor` and `%%train`."""
 
 import argparse
 import ast
@@ -7,6 +7,9 @@ import shlex
 import subprocess
 import sys
 from typing import Any, Callable, Dict, List, NoReturn, Tuple, Type
+
+from ownlab_guest.kernel.training import train
+from ownlab_guest.text import text
 
 __all__ = ["register"]
 
@@ -39,6 +42,7 @@ def register(shell: Any, fit: Callable[..., Any], failures: Tuple[Type[Exception
 
     shell.register_magic_function(fit_magic, "line", "fit")
     shell.register_magic_function(doctor_magic, "line", "doctor")
+    shell.register_magic_function(train, "cell", "train")
 
 
 class _BadLine(Exception):
@@ -66,23 +70,23 @@ def _parse(line: str) -> Tuple[List[str], Dict[str, Any]]:
         name: value for name, value in vars(_parser().parse_args(shlex.split(rest))).items() if value is not None
     }
     if not head:
-        raise _BadLine("missing argument: the model. " + _USAGE)
+        raise _BadLine(text("missing argument: the model. {usage}", usage=_USAGE))
     return _expressions(head), options
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%fit model [inputs]", allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    parser.add_argument("--train", action="store_true", help="a training step (the default)")
-    parser.add_argument("--infer", action="store_false", dest="train", help="inference")
-    parser.add_argument("--loss", metavar="EXPRESSION", help="a function of the output, and of the targets")
+    parser.add_argument("--train", action="store_true", help=text("a training step (the default)"))
+    parser.add_argument("--infer", action="store_false", dest="train", help=text("inference"))
+    parser.add_argument("--loss", metavar="EXPRESSION", help=text("a function of the output, and of the targets"))
     parser.add_argument("--targets", metavar="EXPRESSION")
-    for name in ("optimizer", "precision", "batch", "cards", "allocator"):
-        parser.add_argument("--" + name, help="see `ownlab fit --help`")
+    for name in ("optimizer", "precision", "batch", "cards", "allocator", "weights", "lora"):
+        parser.add_argument("--" + name, help=text("see `ownlab fit --help`"))
     for name in ("seq", "accumulate", "steps"):
-        parser.add_argument("--" + name, type=int, metavar="N", help="see `ownlab fit --help`")
+        parser.add_argument("--" + name, type=int, metavar="N", help=text("see `ownlab fit --help`"))
     for name in ("fused", "foreach", "checkpointing", "channels-last", "remedies"):
-        parser.add_argument("--" + name, action="store_true", help="see `ownlab fit --help`")
-    parser.add_argument("--no-foreach", action="store_false", dest="foreach", help="see `ownlab fit --help`")
+        parser.add_argument("--" + name, action="store_true", help=text("see `ownlab fit --help`"))
+    parser.add_argument("--no-foreach", action="store_false", dest="foreach", help=text("see `ownlab fit --help`"))
     return parser
 
 
@@ -96,12 +100,12 @@ def _expressions(line: str) -> List[str]:
     for index, letter in enumerate(line):
         if letter == " " and _tree(line[:index]) is not None and _tree(line[index:].strip()) is not None:
             return [line[:index], line[index:].strip()]
-    raise _BadLine("%r is neither a model nor a model and its inputs. %s" % (line, _USAGE))
+    raise _BadLine(text("{line} is neither a model nor a model and its inputs. {usage}", line=repr(line), usage=_USAGE))
 
 
-def _tree(text: str) -> Any:
+def _tree(code: str) -> Any:
     try:
-        return ast.parse(text, mode="eval").body
+        return ast.parse(code, mode="eval").body
     except SyntaxError:
         return None
 

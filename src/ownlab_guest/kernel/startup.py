@@ -12,6 +12,8 @@ import sys
 import traceback
 from typing import Any, List, Optional, TextIO, cast
 
+from ownlab_guest.text import sentences, text
+
 __all__ = ["MARK", "before_first_cell", "before_kernel"]
 
 MARK = "ownlab: start-up script "  # start of the log line of a failed script
@@ -57,11 +59,11 @@ def _run_shell(path: str, log: int) -> None:
             check=False,
         )
         if done.returncode:
-            _fail(path, log, f"exit code {done.returncode}", begun)
+            _fail(path, log, text("exit code {code}", code=done.returncode), begun)
     except subprocess.TimeoutExpired:
-        _fail(path, log, f"stopped after {SECONDS} s", begun)
+        _fail(path, log, text("stopped after {seconds} s", seconds=SECONDS), begun)
     except KeyboardInterrupt:
-        _fail(path, log, "interrupted", begun)
+        _fail(path, log, text("interrupted"), begun)
     except OSError as exc:
         _fail(path, log, exc.strerror or str(exc), begun)
 
@@ -79,8 +81,9 @@ def _run_python(path: str, log: int, namespace: Any) -> None:
             traceback.print_exc(file=file)
             file.flush()
             lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == path]
-            where = f"line {lines[-1]}: " if lines else ""
-            _fail(path, log, where + traceback.format_exception_only(type(exc), exc)[-1].strip(), None)
+            error = traceback.format_exception_only(type(exc), exc)[-1].strip()
+            why = text("line {line}: {error}", line=lines[-1], error=error) if lines else error
+            _fail(path, log, why, None)
         finally:
             out.end()
             err.end()
@@ -105,12 +108,13 @@ class _Stream:
 def _fail(path: str, log: int, why: str, begun: Optional[int]) -> None:
     last = _last_line(log, begun) if begun is not None else ""
     name = os.path.basename(path)
-    failure = f"{name} failed: {why}: {last}" if last else f"{name} failed: {why}"
+    reason = text("{reason}: {line}", reason=why, line=last) if last else why
     with contextlib.suppress(OSError):  # the disk is full
-        os.write(log, f"{MARK}{failure}\n".encode("utf-8", "replace"))
+        os.write(log, f"{MARK}{name} failed: {reason}\n".encode("utf-8", "replace"))
     log_path = _path(log)
-    message = f"The start-up script {failure}."
-    _failures.append(f"{message} The runtime's log has its output: {log_path}" if log_path else message)
+    message = text("The start-up script {name} failed: {reason}.", name=name, reason=reason)
+    see = text("The runtime's log has its output: {path}", path=log_path) if log_path else ""
+    _failures.append(sentences([message, see]))
 
 
 def _path(log: int) -> str:

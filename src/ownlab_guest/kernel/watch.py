@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from ownlab_guest.kernel.host_client import start_host
 from ownlab_guest.kernel.host_records import OwnlabError, UsageError, decode_error, decode_record
+from ownlab_guest.text import text
 
 __all__ = ["HostSampling", "Watch", "process_name", "watch"]
 
@@ -32,8 +33,8 @@ class Watch:
 
     def __init__(self, sampling: Any, every: float = 1.0) -> None:
         if every < SHORTEST_INTERVAL:
-            message = "every=%g is too short: the driver measures over at least %g s" % (every, SHORTEST_INTERVAL)
-            raise sampling.usage_error(message)
+            template = "every={every:g} is too short: the driver measures over at least {least:g} s"
+            raise sampling.usage_error(text(template, every=every, least=SHORTEST_INTERVAL))
         self._sampling = sampling
         self._every = every
         self._running = False
@@ -42,7 +43,8 @@ class Watch:
     def __enter__(self) -> "Watch":
         if self._running:
             raise self._sampling.usage_error(
-                "this watch is already running", hint="Call ownlab.watch() again for a block within the block."
+                text("this watch is already running"),
+                hint=text("Call ownlab.watch() again for a block within the block."),
             )
         self._result = None
         self._sampling.start(self._every)
@@ -84,7 +86,7 @@ class Watch:
         result = self._current()
         if result is None or not result.samples:
             raise self._sampling.usage_error(
-                "nothing has been watched yet", hint="with ownlab.watch() as w: … Then: w.report()"
+                text("nothing has been watched yet"), hint=text("with ownlab.watch() as w: … Then: w.report()")
             )
         return result
 
@@ -133,7 +135,9 @@ class HostSampling:
         except subprocess.TimeoutExpired:
             child.kill()
             child.communicate()
-            return FailedResult(OwnlabError("ownlab.watch: no report after %d s" % _STOP_SECONDS))
+            return FailedResult(
+                OwnlabError(text("ownlab.watch: no report after {seconds:.0f} s", seconds=_STOP_SECONDS))
+            )
         except OwnlabError as exc:
             return FailedResult(exc)
 
@@ -155,13 +159,15 @@ class HostSampling:
         if "error" in answer:
             raise decode_error(answer["error"])
         if "ended" in answer:
-            raise OwnlabError("ownlab.watch: " + answer["ended"])
+            raise OwnlabError(text("ownlab.watch: {error}", error=answer["ended"]))
+        if "exit_code" in answer:
+            raise OwnlabError(text("ownlab.watch: it ended with exit code {code}", code=answer["exit_code"]))
         return answer
 
 
 def _describe_end(child: "subprocess.Popen[bytes]", errors: bytes) -> bytes:
     lines = errors.decode(errors="replace").strip().splitlines()
-    return json.dumps({"ended": lines[-1] if lines else "it ended with exit code %s" % child.returncode}).encode()
+    return json.dumps({"ended": lines[-1]} if lines else {"exit_code": child.returncode}).encode()
 
 
 class HostResult:

@@ -11,9 +11,12 @@ import re
 import sys
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from ownlab_guest.text import text
+
 _CACHE = "/etc/ld.so.cache"
 DRIVER = "libcuda.so.1"
-WHEEL = "a wheel of this interpreter"
+WHEEL = text("a wheel of this interpreter")
+TOOLKIT = text("the toolkit")
 _TOOLKITS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda")
 
 
@@ -27,30 +30,30 @@ class CudaLibrary(NamedTuple):
 # In order of dependencies: a loaded library serves those that need it, in any folder (a wheel's libcusolver needs
 # libcublas of another wheel). The driver and small libraries come first.
 LIBRARIES = (
-    CudaLibrary("libcuda.so", "CUDA driver"),
-    CudaLibrary("libcudart.so", "CUDA runtime"),
-    CudaLibrary("libnvrtc.so", "run-time compiler"),
-    CudaLibrary("libnvJitLink.so", "run-time linker"),
-    CudaLibrary("libnvvm.so", "NVVM compiler"),
-    CudaLibrary("libnvToolsExt.so", "marks for profilers (NVTX; part of the headers since CUDA 12.9)"),
-    CudaLibrary("libcupti.so", "profiling interface"),
-    CudaLibrary("libcuinj64.so", "profiler injection"),
-    CudaLibrary("libcufile.so", "GPUDirect Storage"),
-    CudaLibrary("libcurand.so", "random numbers"),
-    CudaLibrary("libcufft.so", "Fourier transforms"),
-    CudaLibrary("libcufftw.so", "Fourier transforms, FFTW's interface"),
-    CudaLibrary("libnppc.so", "image and signal primitives: core"),
-    CudaLibrary("libnppif.so", "image and signal primitives: images"),
-    CudaLibrary("libnpps.so", "image and signal primitives: signals"),
-    CudaLibrary("libcublasLt.so", "linear algebra, light interface"),
-    CudaLibrary("libcublas.so", "linear algebra"),
-    CudaLibrary("libcusparse.so", "sparse matrices"),
-    CudaLibrary("libcusolver.so", "solvers"),
-    CudaLibrary("libcudnn.so", "neural network primitives"),
-    CudaLibrary("libnccl.so", "communication between GPUs"),
+    CudaLibrary("libcuda.so", text("CUDA driver")),
+    CudaLibrary("libcudart.so", text("CUDA runtime")),
+    CudaLibrary("libnvrtc.so", text("run-time compiler")),
+    CudaLibrary("libnvJitLink.so", text("run-time linker")),
+    CudaLibrary("libnvvm.so", text("NVVM compiler")),
+    CudaLibrary("libnvToolsExt.so", text("marks for profilers (NVTX; part of the headers since CUDA 12.9)")),
+    CudaLibrary("libcupti.so", text("profiling interface")),
+    CudaLibrary("libcuinj64.so", text("profiler injection")),
+    CudaLibrary("libcufile.so", text("GPUDirect Storage")),
+    CudaLibrary("libcurand.so", text("random numbers")),
+    CudaLibrary("libcufft.so", text("Fourier transforms")),
+    CudaLibrary("libcufftw.so", text("Fourier transforms, FFTW's interface")),
+    CudaLibrary("libnppc.so", text("image and signal primitives: core")),
+    CudaLibrary("libnppif.so", text("image and signal primitives: images")),
+    CudaLibrary("libnpps.so", text("image and signal primitives: signals")),
+    CudaLibrary("libcublasLt.so", text("linear algebra, light interface")),
+    CudaLibrary("libcublas.so", text("linear algebra")),
+    CudaLibrary("libcusparse.so", text("sparse matrices")),
+    CudaLibrary("libcusolver.so", text("solvers")),
+    CudaLibrary("libcudnn.so", text("neural network primitives")),
+    CudaLibrary("libnccl.so", text("communication between GPUs")),
 )
 # Not a shared library, though some tables list it as libdevice.so: code that the compiler links.
-LIBDEVICE = CudaLibrary("libdevice.10.bc", "mathematical functions for the compiler")
+LIBDEVICE = CudaLibrary("libdevice.10.bc", text("mathematical functions for the compiler"))
 
 
 class LinkMap(ctypes.Structure):
@@ -77,7 +80,7 @@ class Loader:
         handle = self.dlopen(os.fsencode(name), os.RTLD_LAZY | os.RTLD_LOCAL)
         if not handle:
             message = self.dlerror()
-            return None, os.fsdecode(message) if message else "the loader gives no reason"
+            return None, os.fsdecode(message) if message else text("the loader gives no reason")
         link_map = ctypes.POINTER(LinkMap)()
         linkmap_request = 2  # RTLD_DI_LINKMAP
         if self.dlinfo(handle, linkmap_request, ctypes.byref(link_map)) == 0 and link_map.contents.l_name:
@@ -88,7 +91,10 @@ class Loader:
 def answer(arguments: List[str]) -> List[Dict[str, Optional[str]]]:
     """Return one row per library."""
     if sys.platform != "linux":
-        return [row(library, error="not read on " + sys.platform) for library in (*LIBRARIES, LIBDEVICE)]
+        return [
+            row(library, error=text("not read on {platform}", platform=sys.platform))
+            for library in (*LIBRARIES, LIBDEVICE)
+        ]
     loader = Loader()
     known = loader_names()
     folders = own_folders()
@@ -111,7 +117,7 @@ def find(
     for name in names:
         path, error = loader.load(name)
         if path:
-            return row(library, path, "the dynamic loader")
+            return row(library, path, text("the dynamic loader"))
         message = message or error
     for folder, way in folders:
         for name in versions_of(library.name, listing(folder)):
@@ -133,25 +139,25 @@ def find_in_toolkits(library: CudaLibrary, loader: Loader, message: str) -> Dict
                 path = os.path.join(folder, name)
                 if library.name == "libnvvm.so":  # compilers look for it in the toolkit, never through the loader
                     loaded, error = loader.load(path)
-                    return row(library, loaded, "the toolkit", error or None)
-                advice = "it is in %s, which the loader does not search (add it to LD_LIBRARY_PATH)" % folder
-                return row(library, error=message + "; " + advice)
+                    return row(library, loaded, TOOLKIT, error or None)
+                advice = "{error}; it is in {folder}, which the loader does not search (add it to LD_LIBRARY_PATH)"
+                return row(library, error=text(advice, error=message, folder=folder))
     return row(library, error=message)
 
 
 def find_libdevice() -> Dict[str, Optional[str]]:
     """Find libdevice in a toolkit, in a compiler's wheel, in this environment, or in Triton's wheel."""
-    places = [(os.path.join(toolkit, "nvvm", "libdevice"), "the toolkit") for toolkit in toolkits()]
-    places.append((os.path.join(sys.prefix, "nvvm", "libdevice"), "this environment"))
+    places = [(os.path.join(toolkit, "nvvm", "libdevice"), TOOLKIT) for toolkit in toolkits()]
+    places.append((os.path.join(sys.prefix, "nvvm", "libdevice"), text("this environment")))
     for entry in site_folders():
         wheels = sorted(glob.glob(os.path.join(glob.escape(entry), "nvidia", "*", "nvvm", "libdevice")))
         places += [(wheel, WHEEL) for wheel in wheels]
-        places.append((os.path.join(entry, "triton", "backends", "nvidia", "lib"), "Triton's wheel"))
+        places.append((os.path.join(entry, "triton", "backends", "nvidia", "lib"), text("Triton's wheel")))
     for folder, way in places:
         path = os.path.join(folder, LIBDEVICE.name)
         if os.path.exists(path):
             return row(LIBDEVICE, path, way)
-    return row(LIBDEVICE, error="no toolkit and no wheel has it")
+    return row(LIBDEVICE, error=text("no toolkit and no wheel has it"))
 
 
 def loader_names() -> List[str]:

@@ -12,6 +12,8 @@ import time
 import warnings
 from typing import Any, Callable, Dict, Iterable, List, Optional
 
+from ownlab_guest.text import text
+
 # An exception may quote a whole log; the doctor shows only its end.
 MESSAGE_LENGTH = 4000
 
@@ -78,7 +80,11 @@ def examine(name: str, arguments: List[str], read: Callable[[Any, Facts], Iterab
             module = importlib.import_module(name)
         except (Exception, SystemExit) as exc:
             reason = f"{type(exc).__name__}: {exception_text(exc)}"
-            facts.update(failure="import", error=reason, devices=unknown(f"{name} cannot be imported: {reason}"))
+            facts.update(
+                failure="import",
+                error=reason,
+                devices=unknown(text("{name} cannot be imported: {reason}", name=name, reason=reason)),
+            )
             return facts
         facts["import_seconds"] = known(round(time.perf_counter() - started, 3), f"import {name}", "s")
         facts["version"] = known(str(getattr(module, "__version__", "")), f"{name}.__version__")

@@ -19,6 +19,7 @@ from ownlab_guest.probe.framework_report import (
     unknown,
 )
 from ownlab_guest.probe.packages import distributions
+from ownlab_guest.text import text
 
 Devices = List[Dict[str, Any]]
 
@@ -60,24 +61,26 @@ def _torch_build(torch: Any) -> str:
 
 
 def _version_or(version: Any, source: str, build: str) -> Facts:
-    return known(str(version), source) if version else unknown(f"a {build} build of torch")
+    return known(str(version), source) if version else unknown(text("a {build} build of torch", build=build))
 
 
 def _read_libraries(torch: Any, build: str, facts: Facts) -> List[str]:
     """Fill in cuDNN, NCCL and the architectures that torch was compiled for; the list needs no card."""
     if build not in ("cuda", "rocm"):
-        facts.update({name: unknown(f"a {build} build of torch") for name in ("cudnn", "nccl", "arch_list")})
+        facts.update(
+            {name: unknown(text("a {build} build of torch", build=build)) for name in ("cudnn", "nccl", "arch_list")}
+        )
         return []
     errors = []
     flags = torch._C._cuda_getArchFlags()
-    facts["arch_list"] = unknown("torch was compiled without a list of its architectures")
+    facts["arch_list"] = unknown(text("torch was compiled without a list of its architectures"))
     if flags:
         facts["arch_list"] = known(flags.split(), "torch._C._cuda_getArchFlags()")
-    facts["cudnn"] = unknown("a ROCm build of torch uses MIOpen")
+    facts["cudnn"] = unknown(text("a ROCm build of torch uses MIOpen"))
     if build == "cuda":
         try:
             code = torch.backends.cudnn.version()
-            facts["cudnn"] = unknown("this build has no cuDNN")
+            facts["cudnn"] = unknown(text("this build has no cuDNN"))
             if code is not None:
                 facts["cudnn"] = known(cudnn_version(code), "torch.backends.cudnn.version()")
         except Exception as exc:  # another version of cuDNN was loaded: torch names both
@@ -158,10 +161,16 @@ def read_tensorflow(tensorflow: Any, facts: Facts) -> Iterable[str]:
     build = "rocm" if info.get("is_rocm_build") else "cuda" if info.get("is_cuda_build") else "cpu"
     facts["build"] = known(build, source)
     for name, key in (("cuda", "cuda_version"), ("cudnn", "cudnn_version"), ("rocm", "rocm_version")):
-        facts[name] = known(str(info[key]), source) if info.get(key) else unknown(f"a {build} build of TensorFlow")
+        facts[name] = (
+            known(str(info[key]), source)
+            if info.get(key)
+            else unknown(text("a {build} build of TensorFlow", build=build))
+        )
     architectures = list(info.get("cuda_compute_capabilities") or ())
-    facts["arch_list"] = known(architectures, source) if architectures else unknown(f"a {build} build of TensorFlow")
-    facts["nccl"] = unknown("TensorFlow does not report its NCCL")
+    facts["arch_list"] = (
+        known(architectures, source) if architectures else unknown(text("a {build} build of TensorFlow", build=build))
+    )
+    facts["nccl"] = unknown(text("TensorFlow does not report its NCCL"))
     errors = []
     devices = []
     for device in tensorflow.config.list_physical_devices():
@@ -193,8 +202,8 @@ def read_jax(jax: Any, facts: Facts) -> Iterable[str]:
     build = _jax_build()
     facts["build"] = known(build, "installed plug-ins of JAX")
     _read_versions(build, facts)
-    facts["arch_list"] = unknown("JAX compiles for the card in use")
-    facts["nccl"] = unknown("JAX does not report its NCCL")
+    facts["arch_list"] = unknown(text("JAX compiles for the card in use"))
+    facts["nccl"] = unknown(text("JAX does not report its NCCL"))
     try:
         devices = [_jax_device(device, build) for device in jax.devices() if device.platform != "cpu"]
     except Exception as exc:  # an installed plug-in fails; without one JAX continues on the CPU
@@ -221,8 +230,10 @@ def _jax_build() -> str:
 
 
 def _read_versions(build: str, facts: Facts) -> None:
-    facts["rocm"] = unknown("JAX does not report its ROCm" if build == "rocm" else f"a {build} build of JAX")
-    facts["cuda"] = facts["cudnn"] = unknown(f"a {build} build of JAX")
+    facts["rocm"] = unknown(
+        text("JAX does not report its ROCm") if build == "rocm" else text("a {build} build of JAX", build=build)
+    )
+    facts["cuda"] = facts["cudnn"] = unknown(text("a {build} build of JAX", build=build))
     if build != "cuda":
         return
     try:
@@ -253,14 +264,14 @@ def read_cupy(cupy: Any, facts: Facts) -> Iterable[str]:
     runtime = cupy.cuda.runtime
     build = "rocm" if runtime.is_hip else "cuda"
     facts["build"] = known(build, "cupy.cuda.runtime.is_hip")
-    facts["cuda"] = unknown("a rocm build of CuPy")
+    facts["cuda"] = unknown(text("a rocm build of CuPy"))
     if build == "cuda":
         facts["cuda"] = known(
             cuda_version(cupy.cuda.driver.get_build_version()), "cupy.cuda.driver.get_build_version()"
         )
-    facts["rocm"] = unknown("CuPy does not report its ROCm" if build == "rocm" else "a cuda build of CuPy")
-    facts["cudnn"] = unknown("CuPy does not use it")
-    facts["arch_list"] = unknown("CuPy compiles for the card in use")
+    facts["rocm"] = unknown(text("CuPy does not report its ROCm") if build == "rocm" else text("a cuda build of CuPy"))
+    facts["cudnn"] = unknown(text("CuPy does not use it"))
+    facts["arch_list"] = unknown(text("CuPy compiles for the card in use"))
     facts["nccl"] = _cupy_nccl()
     try:
         count = runtime.getDeviceCount()
@@ -297,12 +308,12 @@ def _cupy_device(runtime: Any, index: int, build: str) -> Dict[str, Any]:
 def read_numba(numba: Any, facts: Facts) -> Iterable[str]:
     """Fill in which devices numba.cuda sees; return its error messages."""
     for name in ("rocm", "cudnn", "nccl"):
-        facts[name] = unknown("numba.cuda does not use it")
-    facts["arch_list"] = unknown("numba compiles for the card in use")
+        facts[name] = unknown(text("numba.cuda does not use it"))
+    facts["arch_list"] = unknown(text("numba compiles for the card in use"))
     facts["devices"] = known([], "numba.cuda.gpus")
     if numba.config.ENABLE_CUDASIM:
         facts["build"] = known("cpu", "NUMBA_ENABLE_CUDASIM")
-        return ["NUMBA_ENABLE_CUDASIM is set, so numba.cuda only simulates a card"]
+        return [text("NUMBA_ENABLE_CUDASIM is set, so numba.cuda only simulates a card")]
     try:
         cuda = importlib.import_module("numba.cuda")
     except Exception as exc:  # since numba 0.61, it is a separate package: numba-cuda

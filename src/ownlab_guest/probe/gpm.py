@@ -10,9 +10,10 @@ import time
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ownlab_guest.probe.nvml import attempt, error_text
+from ownlab_guest.text import text
 
 APART_SECONDS = 0.101
-LATER = "the first figures come with the second sample"  # `ownlab top` compares it
+PENDING = "pending"  # the reason for a first reading, as a code: `ownlab top` has the sentence
 AGAIN_SECONDS = 60.0
 MIB = 1024**2
 
@@ -72,7 +73,7 @@ class Gpm:
         before, self.before, self.at = self.before, self.spare, now
         if before is None:
             self.spare, error = attempt(self.nvml.nvmlGpmSampleAlloc)
-            return (None, LATER) if error is None else self.give_up(error)
+            return (None, PENDING) if error is None else self.give_up(error)
         self.spare = before
         figures, error = attempt(self.difference, before, self.before)
         if error is not None:
@@ -102,12 +103,12 @@ class Gpm:
         self.before = self.latest = None
         self.works = hasattr(self.nvml, "nvmlGpmSampleGet")
         if not self.works:
-            self.why = "this version of nvidia-ml-py has no GPM"
+            self.why = text("this version of nvidia-ml-py has no GPM")
             return
         support, error = attempt(self.nvml.nvmlGpmQueryDeviceSupport, handle if self.whole is None else self.whole)
         if error is not None or not support.isSupportedDevice:
             self.works = False
-            self.why = "this card does not measure it (GPM needs a data-center card of Hopper or newer)"
+            self.why = text("this card does not measure it (GPM needs a data-center card of Hopper or newer)")
             return
         self.spare, error = attempt(self.nvml.nvmlGpmSampleAlloc)
         if error is not None:
@@ -118,7 +119,7 @@ class Gpm:
 
     def give_up(self, error: Exception) -> Tuple[None, str]:
         """Stop for a while: a card may be reset or repartitioned."""
-        self.works, self.why = False, "GPM: " + error_text(self.nvml, error)
+        self.works, self.why = False, text("GPM: {error}", error=error_text(self.nvml, error))
         self.again_at = time.monotonic() + AGAIN_SECONDS
         return None, self.why
 

@@ -9,6 +9,8 @@ import math
 import re
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from ownlab_guest.text import text
+
 JSON = Dict[str, Any]
 
 # NVML's return codes (nvml.h).
@@ -36,13 +38,13 @@ FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "com
 # What NVML recommends after a fault (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, since driver 570).
 RECOVERY_FIELD = 230
 RECOVERY_ACTIONS = {
-    1: "reset the GPU",
-    2: "reboot the node",
-    3: "drain peer-to-peer traffic",
-    4: "drain and reset the GPU",
-    5: "recover the IMEX domain",
-    6: "reset the bus",
-    7: "reboot the system",
+    1: text("reset the GPU"),
+    2: text("reboot the node"),
+    3: text("drain peer-to-peer traffic"),
+    4: text("drain and reset the GPU"),
+    5: text("recover the IMEX domain"),
+    6: text("reset the bus"),
+    7: text("reboot the system"),
 }
 THROTTLE_BITS = {
     0x1: "gpu-idle",
@@ -83,11 +85,13 @@ def start() -> Tuple[Any, Optional[JSON]]:
     try:
         import pynvml
     except Exception as exc:
-        return None, {"error": "nvidia-ml-py cannot be imported: %s: %s" % (type(exc).__name__, exc)}
+        return None, {
+            "error": text("nvidia-ml-py cannot be imported: {error}: {reason}", error=type(exc).__name__, reason=exc)
+        }
     _, error = attempt(pynvml.nvmlInit)
     if error is None:
         return pynvml, None
-    message = "Failed to initialize NVML: " + error_text(pynvml, error)
+    message = text("Failed to initialize NVML: {reason}", reason=error_text(pynvml, error))
     return None, {"error": message, "code": code_of(error), "library": loaded_library()}
 
 
@@ -102,12 +106,12 @@ def error_text(nvml: Any, error: BaseException) -> str:
     if code is None:
         return str(error) or type(error).__name__
     try:
-        return text(nvml.nvmlErrorString(code))
+        return as_str(nvml.nvmlErrorString(code))
     except Exception:
         return str(error)  # no library is loaded: only the bindings have a message
 
 
-def text(value: Any) -> str:
+def as_str(value: Any) -> str:
     """Convert to str: old bindings return bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
@@ -164,7 +168,7 @@ class FactReader:
             message = error_text(self.nvml, error)
             self.failures.append((code_of(error), message))
             return {"state": "unknown", "reason": "NVML: " + message}
-        known = {"state": "known", "value": text(value) if isinstance(value, bytes) else value, "source": "NVML"}
+        known = {"state": "known", "value": as_str(value) if isinstance(value, bytes) else value, "source": "NVML"}
         if unit is not None:
             known["unit"] = unit
         return known
@@ -190,7 +194,7 @@ def card(nvml: Any, handle: Any, index: int, driver: str) -> JSON:
     known: JSON = {"vendor": "nvidia", "index": index}
     known["name"] = reader.fact(lambda: nvml.nvmlDeviceGetName(handle))
     known["uuid"] = reader.fact(lambda: nvml.nvmlDeviceGetUUID(handle))
-    known["bus_id"] = reader.fact(lambda: text(nvml.nvmlDeviceGetPciInfo(handle).busId))
+    known["bus_id"] = reader.fact(lambda: as_str(nvml.nvmlDeviceGetPciInfo(handle).busId))
     known["memory_total"] = reader.fact(lambda: memory(nvml, handle).total, "B")
     known["memory_used"] = reader.fact(lambda: memory(nvml, handle).used, "B")
     basic_failures = list(reader.failures)
@@ -217,7 +221,7 @@ def card(nvml: Any, handle: Any, index: int, driver: str) -> JSON:
 
 def named(names: Dict[int, str], number: int) -> str:
     if number not in names:
-        raise LookupError("NVML reports %d, which this version of ownlab does not know" % number)
+        raise LookupError(text("NVML reports {number}, which this version of ownlab does not know", number=number))
     return names[number]
 
 
@@ -319,7 +323,7 @@ def fabric(nvml: Any, handle: Any) -> str:
     )
     state = named(FABRIC_STATES, info.state)
     if state == "completed" and info.status != 0:
-        return "completed with an error: " + text(nvml.nvmlErrorString(info.status))
+        return text("completed with an error: {error}", error=as_str(nvml.nvmlErrorString(info.status)))
     return state
 
 
@@ -333,7 +337,7 @@ def mig_handles(nvml: Any, handle: Any) -> List[Any]:
 def mig_instance(reader: FactReader, handle: Any) -> JSON:
     nvml = reader.nvml
     return {
-        "uuid": text(nvml.nvmlDeviceGetUUID(handle)),
+        "uuid": as_str(nvml.nvmlDeviceGetUUID(handle)),
         "profile": reader.fact(lambda: mig_profile(nvml, handle)),
         "memory_total": reader.fact(lambda: memory(nvml, handle).total, "B"),
         "memory_used": reader.fact(lambda: memory(nvml, handle).used, "B"),
@@ -342,7 +346,7 @@ def mig_instance(reader: FactReader, handle: Any) -> JSON:
 
 def mig_profile(nvml: Any, handle: Any) -> str:
     """Read the profile at the end of an instance's name ("NVIDIA H200 MIG 1g.18gb"); old drivers report only its parts."""
-    match = re.search(r" MIG (\S+)$", text(nvml.nvmlDeviceGetName(handle)))
+    match = re.search(r" MIG (\S+)$", as_str(nvml.nvmlDeviceGetName(handle)))
     if match is not None:
         return match.group(1)
     parts = nvml.nvmlDeviceGetAttributes(handle)
@@ -382,7 +386,7 @@ def processes(nvml: Any, handles: Sequence[Any], driver: str) -> List[JSON]:
 def process(each: Any, kind: str) -> JSON:
     used = each.usedGpuMemory
     if used is None or used >= 2**64 - 1:
-        fact = {"state": "unknown", "reason": "NVML does not report the memory of this process (Windows, WSL)"}
+        fact = {"state": "unknown", "reason": text("NVML does not report the memory of this process (Windows, WSL)")}
     else:
         fact = {"state": "known", "value": used, "source": "NVML", "unit": "B"}
     return {"pid": each.pid, "kind": kind, "memory": fact}

@@ -5,6 +5,7 @@ from typing import Any, Dict, List
 from ownlab_guest.probe.nvml import (
     COMPUTE_MODES,
     FactReader,
+    as_str,
     attempt,
     error_text,
     health,
@@ -14,8 +15,8 @@ from ownlab_guest.probe.nvml import (
     named,
     processes,
     start,
-    text,
 )
+from ownlab_guest.text import text
 
 JSON = Dict[str, Any]
 
@@ -27,8 +28,8 @@ def answer(arguments: List[str]) -> JSON:
         return {"error": failure["error"]}
     count, error = attempt(nvml.nvmlDeviceGetCount)
     if error is not None:
-        return {"error": "NVML: " + error_text(nvml, error)}
-    driver = text(attempt(nvml.nvmlSystemGetDriverVersion)[0] or "")
+        return {"error": text("NVML: {error}", error=error_text(nvml, error))}
+    driver = as_str(attempt(nvml.nvmlSystemGetDriverVersion)[0] or "")
     return {"cards": [card(nvml, index, driver) for index in range(count)]}
 
 

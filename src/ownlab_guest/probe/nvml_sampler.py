@@ -18,6 +18,7 @@ from ownlab_guest.probe.nvml import (
     NO_PERMISSION,
     NOT_SUPPORTED,
     any_of,
+    as_str,
     attempt,
     code_of,
     error_text,
@@ -26,9 +27,9 @@ from ownlab_guest.probe.nvml import (
     processes,
     start,
     temperature,
-    text,
     throttle_reasons,
 )
+from ownlab_guest.text import pack_texts, text
 
 JSON = Dict[str, Any]
 
@@ -54,7 +55,8 @@ def answer(arguments: List[str]) -> JSON:
         cards = Cards(nvml, early)
         for _ in sys.stdin:
             signal.alarm(ANSWER_SECONDS)
-            out.write(json.dumps(cards.read() if failure is None else {"error": failure["error"]}) + "\n")
+            output = cards.read() if failure is None else {"error": failure["error"]}
+            out.write(json.dumps(pack_texts(output)) + "\n")
             out.flush()
             signal.alarm(0)
     return {}
@@ -74,8 +76,8 @@ class Cards:
         nvml = self.nvml
         count, error = attempt(nvml.nvmlDeviceGetCount)
         if error is not None:
-            return {"error": "NVML: " + error_text(nvml, error)}
-        self.driver = self.driver or text(attempt(nvml.nvmlSystemGetDriverVersion)[0] or "")
+            return {"error": text("NVML: {error}", error=error_text(nvml, error))}
+        self.driver = self.driver or as_str(attempt(nvml.nvmlSystemGetDriverVersion)[0] or "")
         self.turn = (self.turn + 1) % max(1, count)
         found: List[JSON] = []
         for index in range(count):
@@ -92,7 +94,7 @@ class Cards:
         uuid, error = attempt(nvml.nvmlDeviceGetUUID, handle)
         if error is not None:
             return [{"uuid": "", "index": index, "lost": error_text(nvml, error)}]
-        uuid = text(uuid)
+        uuid = as_str(uuid)
         card = self.card(uuid, handle, index)
         slices = mig_handles(nvml, handle) if card.seldom(handle)["split"] else []
         if index == self.turn:
@@ -101,7 +103,7 @@ class Cards:
         for each in slices:
             name, error = attempt(nvml.nvmlDeviceGetUUID, each)
             if error is None:
-                found.append(self.card(text(name), each, index, uuid, handle).read(each, self.driver, []))
+                found.append(self.card(as_str(name), each, index, uuid, handle).read(each, self.driver, []))
         return found
 
     def card(self, uuid: str, handle: Any, index: int, parent: str = "", whole: Any = None) -> "Card":
@@ -111,6 +113,10 @@ class Cards:
             known = self.known[uuid] = Card(self.nvml, uuid, handle, parent, Gpm(self.nvml, whole, early))
         known.index = index
         return known
+
+
+def text_or_none(value: Any) -> Optional[str]:
+    return as_str(value) if value else None
 
 
 class Card:
@@ -125,8 +131,10 @@ class Card:
         self.seen = 0  # NVML's time of the newest process sample that was counted, in microseconds
         limit = getattr(nvml, "NVML_CLOCK_SM", 1), getattr(nvml, "NVML_CLOCK_MEM", 2)
         self.constant = {
-            "name": text(self.ask(nvml.nvmlDeviceGetName, handle) or ""),
-            "bus_id": text(getattr(self.ask(nvml.nvmlDeviceGetPciInfo, handle), "busId", "") or ""),
+            "name": as_str(self.ask(nvml.nvmlDeviceGetName, handle) or ""),
+            "bus_id": as_str(getattr(self.ask(nvml.nvmlDeviceGetPciInfo, handle), "busId", "") or ""),
+            # A MIG instance has none of its own, and GeForce cards have none at all.
+            "serial": text_or_none(self.ask(lambda: nvml.nvmlDeviceGetSerial(handle))),
             "clock_sm_max": self.ask(nvml.nvmlDeviceGetMaxClockInfo, handle, limit[0]),
             "clock_memory_max": self.ask(nvml.nvmlDeviceGetMaxClockInfo, handle, limit[1]),
         }

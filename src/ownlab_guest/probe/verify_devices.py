@@ -5,6 +5,7 @@ import math
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ownlab_guest.probe.framework_report import exception_text
+from ownlab_guest.text import text
 
 ROWS, INNER, COLUMNS = 1024, 768, 512
 
@@ -47,12 +48,16 @@ def check(framework: str, device: str, name: str, dtype: str, multiply: Callable
         result["largest_error"] = error
     result["wrong"] = not error <= allowed
     if result["ran_on"] != device:
-        result["error"] = f"the product was requested on {device}, but computed on {result['ran_on']}"
+        result["error"] = text(
+            "the product was requested on {device}, but computed on {other}", device=device, other=result["ran_on"]
+        )
     elif not finite:
-        result["error"] = "the product contains values that are not numbers"
+        result["error"] = text("the product contains values that are not numbers")
     elif error > allowed:
-        result["error"] = (
-            f"the product differs from the CPU's by {error:.2g} of its largest element; the tolerance is {allowed:.2g}"
+        result["error"] = text(
+            "the product differs from the CPU's by {difference:.2g} of its largest element; the tolerance is {tolerance:.2g}",
+            difference=error,
+            tolerance=allowed,
         )
     else:
         result["passed"] = True

@@ -15,6 +15,10 @@ import sys
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 from urllib.parse import unquote
 
+from ownlab_guest.shell.origins import record_origins
+from ownlab_guest.shell.stale_modules import loaded_modules, show_stale, stale_packages
+from ownlab_guest.text import lines, pack_texts, text
+
 __all__ = ["MESSAGE", "answer", "installed", "lacking", "restore", "watch"]
 
 MESSAGE = "ownlab_packages"  # on iopub: {"pip": {name: requirement or None}, "apt": {name: name or None}}
@@ -55,22 +59,37 @@ class _JsonResult(Dict[str, Any]):
     """A result that a page gets as JSON when it evaluates an expression."""
 
     def _repr_json_(self) -> Dict[str, Any]:
-        return dict(self)
+        answer: Dict[str, Any] = pack_texts(dict(self))
+        return answer
 
 
 # --- what a cell installs ---------------------------------------------------------------------------------------------
 
 
+_watching = False  # for the cell that runs
+
+
 def watch(shell: Any) -> None:
-    """Called before a cell that mentions an installer: report afterwards what the cell changed."""
-    before = _Snapshot(installed(folders()), _dpkg_status())
+    """Called before a cell or a command that mentions an installer: report after the cell what it changed."""
+    global _watching
+    if _watching:
+        return
+    _watching = True
+    before, modules = _Snapshot(installed(folders()), _dpkg_status()), loaded_modules()
 
     def after(*ignored: Any) -> None:
+        global _watching
+        _watching = False
         shell.events.unregister("post_run_cell", after)
-        changes = _changes(before)
+        now = installed(folders())
+        record_origins(before.pip, now)
+        changes = _changes(before, now)
         if any(changes.values()):
             kernel = shell.kernel
             kernel.session.send(kernel.iopub_socket, MESSAGE, content=changes, parent=kernel.get_parent("shell"))
+        stale = stale_packages([path for path in now if before.pip.get(path) != now[path]], modules)
+        if stale:
+            show_stale(shell, stale)
 
     shell.events.register("post_run_cell", after)
 
@@ -94,8 +113,7 @@ def installed(places: Iterable[str]) -> Installed:
     return found
 
 
-def _changes(before: _Snapshot) -> Changes:
-    after = installed(folders())
+def _changes(before: _Snapshot, after: Installed) -> Changes:
     changed = {_name(path) for path in {*before.pip, *after} if before.pip.get(path) != after.get(path)}
     left = _by_name(after)
     pip = {name: _requirement(left[name]) if name in left else None for name in sorted(changed)}
@@ -259,16 +277,19 @@ def _normal_version(text: str) -> List[str]:
 
 def restore(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
     """Install what is missing and print the installers' output. Return "installed", and "failed" with the reasons."""
-    missing = _lacking(pip, apt)
+    missing, before = _lacking(pip, apt), installed(folders())
     failures = [_install_apt(missing.apt) if missing.apt else "", _install_pip(missing.pip) if missing.pip else ""]
     importlib.invalidate_caches()
-    failed = "\n".join(filter(None, failures))
+    record_origins(before, installed(folders()))
+    failed: str = lines(failures)
     left = _lacking(*missing)
     if not failed:  # an address may have a spelling that only pip understands
         left = Missing([each for each in left.pip if any(_lacking([each.partition(" @ ")[0]], []))], left.apt)
     done = [each for each in [*missing.pip, *missing.apt] if each not in [*left.pip, *left.apt]]
     if not failed and any(left):
-        failed = f"These were installed but not found afterwards: {', '.join([*left.pip, *left.apt])}"
+        failed = text(
+            "These were installed but not found afterwards: {packages}", packages=", ".join([*left.pip, *left.apt])
+        )
     return _JsonResult(installed=done, failed=failed)
 
 
@@ -276,13 +297,13 @@ def _install_pip(requirements: List[str]) -> str:
     """Install with pip. Return "", or why it failed."""
     absent = [each for each in requirements if _file_of(each) and not os.path.exists(_file_of(each))]
     here = [each for each in requirements if each not in absent]
-    problems = [
-        f"{name} was installed from a file that does not exist here: {path}"
+    problems: List[str] = [
+        text("{name} was installed from a file that does not exist here: {path}", name=name, path=path)
         for name, _, path in (a.partition(" @ ") for a in absent)
     ]
     program = _pip()
     if program is None:
-        return f"{sys.executable} has no pip. Install it: {sys.executable} -m ensurepip"
+        return text("{python} has no pip. Install it: {python} -m ensurepip", python=sys.executable)
     if here:
         code, output = _run([*program, *here])
         if code and "ResolutionImpossible" in output:
@@ -290,19 +311,21 @@ def _install_pip(requirements: List[str]) -> str:
             code, output = _run([*program, "--no-deps", *here])
         if code:
             problems += _install_each(program, here) if len(here) > 1 else [_error_line(output, "pip")]
-    return "\n".join(problems)
+    return lines(problems)
 
 
 def _install_each(program: List[str], requirements: List[str]) -> List[str]:
     """Install one by one, since pip installs nothing if one of a list is unavailable. Return the failures."""
     ran = [(each, *_run([*program, each])) for each in requirements]
-    return [f"{each}: {_error_line(output, 'pip')}" for each, code, output in ran if code]
+    return [
+        text("{package}: {error}", package=each, error=_error_line(output, "pip")) for each, code, output in ran if code
+    ]
 
 
 def _pip() -> Optional[List[str]]:
-    from importlib.util import find_spec
+    from importlib.machinery import PathFinder
 
-    if find_spec("pip") is not None:
+    if PathFinder.find_spec("pip") is not None:  # not importlib.util.find_spec: setuptools has a hook in it for pip
         quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
         return [sys.executable, "-m", "pip", "install", *quiet]
     uv = shutil.which("uv")
@@ -312,10 +335,12 @@ def _pip() -> Optional[List[str]]:
 def _install_apt(names: List[str]) -> str:
     by_hand = f"sudo apt-get install {' '.join(names)}"
     if shutil.which("apt-get") is None:
-        return f"These Debian packages need apt-get, which is missing here: {', '.join(names)}"
+        return text("These Debian packages need apt-get, which is missing here: {packages}", packages=", ".join(names))
     rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if rights and (shutil.which("sudo") is None or subprocess.call(["sudo", "-n", "true"], stderr=subprocess.DEVNULL)):
-        return f"Only root can install {', '.join(names)}. Run in a terminal: {by_hand}"
+        return text(
+            "Only root can install {packages}. Run in a terminal: {command}", packages=", ".join(names), command=by_hand
+        )
     known = _known_to_apt(names)
     code, output = _run([*rights, *_APT, *names]) if known == names else (1, "")
     if code:  # a fresh container has no package lists yet
@@ -325,8 +350,8 @@ def _install_apt(names: List[str]) -> str:
     unknown = [each for each in names if each not in known]
     problems = [_error_line(output, "apt-get")] if code else []
     if unknown:
-        problems.append(f"apt does not know these packages: {', '.join(unknown)}")
-    return "\n".join(problems)
+        problems.append(text("apt does not know these packages: {packages}", packages=", ".join(unknown)))
+    return lines(problems)
 
 
 def _known_to_apt(names: List[str]) -> List[str]:
@@ -358,9 +383,9 @@ def _run(command: List[str]) -> Tuple[int, str]:
 
 def _error_line(output: str, program: str) -> str:
     """Return the line that names the error, by the prefixes of pip, apt and uv."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line.partition(":")[2].strip() for line in lines if line.startswith(("ERROR:", "E:", "error:"))]
-    return (errors or lines or [f"{program} failed without an error message"])[-1]
+    found = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line.partition(":")[2].strip() for line in found if line.startswith(("ERROR:", "E:", "error:"))]
+    return (errors or found or [text("{program} failed without an error message", program=program)])[-1]
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:

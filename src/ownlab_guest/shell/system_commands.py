@@ -1,4 +1,4 @@
-"""`!command` in a plain kernel: where nobody can answer, a command that wants input reads end-of-file."""
+"""`!command` in a plain kernel: where nobody can answer, a command that wants input reads end-of-file, and apt does not ask."""
 
 import os
 import shutil
@@ -20,20 +20,28 @@ def never_wait() -> None:
     def run(cmd: str) -> int:
         from IPython import get_ipython
 
+        from ownlab_guest.shell.command_hints import hints_for_command
+        from ownlab_guest.shell.pip_options import without_user_option
+
+        cmd = without_user_option(cmd)
         kernel: Any = getattr(get_ipython(), "kernel", None)
-        if kernel is None or kernel._allow_stdin:  # the name in ipykernel 6 and 7
-            return int(system(cmd))
-        return run_without_input(cmd)
+        is_asked = kernel is None or kernel._allow_stdin  # the name in ipykernel 6 and 7
+        status = int(system(cmd)) if is_asked else run_without_input(cmd)
+        for hint in hints_for_command(cmd, status):
+            sys.stdout.write(hint + "\n")
+        return status
 
     zmqshell.system = run  # type: ignore[attr-defined]  # ipykernel has no other hook
 
 
 def run_without_input(command: str) -> int:
     """Run in the user's shell, as IPython does; a signal that ended it gives a negative status."""
+    from ownlab_guest.shell import apt
     from ownlab_guest.shell.terminal import Command
 
     def show(text: str) -> None:
         sys.stdout.write(text)  # looked up each time: %%capture replaces it
 
-    status = Command(command, show, shell=shutil.which(os.environ.get("SHELL", "sh")) or "/bin/sh").run()
+    shell = shutil.which(os.environ.get("SHELL", "sh")) or "/bin/sh"
+    status = Command(command, show, shell=shell, environment=apt.variables(os.environ)).run()
     return 128 - status if status > 128 else status

@@ -12,7 +12,7 @@ import subprocess
 import termios
 import threading
 import time
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, List, Mapping, Optional, Tuple
 
 from ownlab_guest.shell import stdin_wait
 
@@ -56,8 +56,14 @@ class Command:
     """One run of a command in a shell, by default bash. Without a prompt it reads end-of-file everywhere."""
 
     def __init__(
-        self, command: str, write: Callable[[str], object], prompt: Optional[InputPrompt] = None, shell: str = ""
+        self,
+        command: str,
+        write: Callable[[str], object],
+        prompt: Optional[InputPrompt] = None,
+        shell: str = "",
+        environment: Optional[Mapping[str, str]] = None,
     ) -> None:
+        """`environment`: variables for the command, in addition to those of this process."""
         self._write, self._prompt = write, prompt
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._echo = _Echo("")
@@ -72,7 +78,8 @@ class Command:
         try:
             self._terminal = os.fstat(slave).st_rdev if name else -1
             argv = [shell or shutil.which("bash") or "/bin/sh", "-c", command]
-            self._process = _start(argv, slave, name, self._prompt is not None)
+            variables = {**os.environ, **(environment or {})}
+            self._process = _start(argv, slave, name, self._prompt is not None, variables)
         except BaseException:
             os.close(self._master)
             raise
@@ -303,14 +310,20 @@ def _set_up(slave: int) -> None:
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, width, 0, 0))
 
 
-def _start(argv: List[str], slave: int, name: str, with_input: bool) -> "subprocess.Popen[bytes]":
+def _start(
+    argv: List[str], slave: int, name: str, with_input: bool, environment: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
     if with_input:
         opening = ["/bin/sh", "-c", OPEN, "sh", name, *argv]
-        return subprocess.Popen(opening, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        return subprocess.Popen(
+            opening, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+        )
     # Without input it gets a write-only terminal: `more` would read from its stderr.
     output = os.open(name, os.O_WRONLY | os.O_NOCTTY) if name else os.dup(slave)
     try:
-        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+        )
     finally:
         os.close(output)
 

@@ -20,22 +20,22 @@ def main() -> None:
     with open(os.environ["OWNLAB_FAKE_BENCH"], encoding="utf-8") as script:
         lines = script.read().splitlines()
     for line in lines:
-        wish = json.loads(line)
-        if wish.get("do") == "wait":
+        request = json.loads(line)
+        if request.get("do") == "wait":
             # Read twice: what was printed before the first of these is then not only read, but processed.
             for _ in range(2):
                 say(sys.stdout, '{"event": "begin", "name": "what never ends"}')
                 until_read()
-            wait(wish["file"])
-        elif wish.get("do") == "die":
-            say(sys.stderr, "RuntimeError: " + wish["words"])
-            os.kill(os.getpid(), signal.Signals[wish["signal"]])
-        elif wish.get("do") == "say":
-            say(sys.stdout, wish["text"])
-        elif wish.get("do") == "remove":
-            os.rmdir(wish["folder"])
-        elif wish.get("do") == "request":
-            with open(wish["file"], "w", encoding="utf-8") as out:
+            wait(request["file"])
+        elif request.get("do") == "die":
+            say(sys.stderr, "RuntimeError: " + request["words"])
+            os.kill(os.getpid(), signal.Signals[request["signal"]])
+        elif request.get("do") == "say":
+            say(sys.stdout, request["text"])
+        elif request.get("do") == "remove":
+            os.rmdir(request["folder"])
+        elif request.get("do") == "request":
+            with open(request["file"], "w", encoding="utf-8") as out:
                 out.write(sys.stdin.read())
         else:
             say(sys.stdout, line)

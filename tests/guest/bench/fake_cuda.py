@@ -85,12 +85,12 @@ class Torch:
         return self._torch.device("cpu")
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._torch, name)
+        value = getattr(self._torch, name)
         if name not in MADE:
-            return found
+            return value
 
         def make(*arguments: Any, **named: Any) -> Any:
             named.pop("device", None)
-            return found(*arguments, **named)
+            return value(*arguments, **named)
 
         return make

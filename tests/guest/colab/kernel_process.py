@@ -15,7 +15,7 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
 
 LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
-SECONDS = 60
+SECONDS = 180
 # By hand, the same tests with the kernel of another environment: OWNLAB_TEST_PYTHON=/path/to/python.
 PYTHON = os.environ.get("OWNLAB_TEST_PYTHON", sys.executable)
 

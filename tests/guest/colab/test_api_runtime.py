@@ -27,7 +27,7 @@ def test_a_notebook_ends_its_own_runtime(tmp_path: Path) -> None:
     def ownlab(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "ownlab", *arguments]
         return subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=100
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=300
         )
 
     after = tmp_path / "after"

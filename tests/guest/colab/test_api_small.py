@@ -75,8 +75,8 @@ found = {f.__module__ + '.' + f.__qualname__: plain(f) for f in [
  patches.cv2_imshow, ai.generate_text, html.Element, html.create_resource, _message.blocking_request, _message.send_request]}
 print(json.dumps(found))
 """
-    found = {name.removeprefix("google.colab."): value for name, value in json.loads(page.result(code)).items()}
-    assert found == {
+    signatures = {name.removeprefix("google.colab."): value for name, value in json.loads(page.result(code)).items()}
+    assert signatures == {
         "files.upload": ["target_dir=''"],
         "files.upload_file": ["filename"],
         "files.download": ["filename"],
@@ -246,7 +246,7 @@ def test_the_page_ends_the_runtime(tmp_path: Path) -> None:
                 self.manager.signal_kernel(15)  # as the server does when a session is shut down
 
         request = page.client.execute("from google.colab import runtime; runtime.unassign(); open('after', 'w')")
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while page.manager.is_alive() and time.monotonic() < end:
             try:
                 message = page.client.get_iopub_msg(timeout=0.1)

@@ -27,7 +27,7 @@ class Vault:
 
     def ownlab(self, *arguments: str, typed: str = "") -> None:
         command = [sys.executable, "-m", "ownlab", "secrets", *arguments]
-        subprocess.run(command, env=self.environ, input=typed, text=True, check=True, timeout=60, capture_output=True)
+        subprocess.run(command, env=self.environ, input=typed, text=True, check=True, timeout=300, capture_output=True)
 
     def grant(self, name: str) -> None:
         self.ownlab("grant", name, str(self.notebook))
@@ -80,8 +80,8 @@ def test_a_declined_grant_is_respected(vault: Vault) -> None:
 
 
 def test_a_page_that_claims_a_grant_gets_nothing(vault: Vault) -> None:
-    lies = {"ownlab_grant": lambda body: {"data": {"granted": True}}}
-    assert vault.page.run(GET + "userdata.get('OTHER')", lies).error.startswith("NotebookAccessError")
+    forged = {"ownlab_grant": lambda body: {"data": {"granted": True}}}
+    assert vault.page.run(GET + "userdata.get('OTHER')", forged).error.startswith("NotebookAccessError")
 
 
 def test_without_a_page_nothing_is_asked(vault: Vault) -> None:
@@ -153,7 +153,7 @@ def test_no_value_is_in_a_traceback_however_long_it_is(vault: Vault) -> None:
     parts: list[str] = []
     request = vault.page.client.execute(code, allow_stdin=False)
     while True:
-        message = vault.page.client.get_iopub_msg(timeout=60)
+        message = vault.page.client.get_iopub_msg(timeout=300)
         if message["parent_header"].get("msg_id") != request:
             continue
         parts.append(str(message["content"]))

@@ -34,7 +34,7 @@ def script(tmp_path: Path) -> Callable[[str], str]:
 def ended(pid_file: Path) -> bool:
     """Return whether a process ends soon: it is an orphan, and its new parent has to reap it first."""
     pid = int(pid_file.read_text())
-    end = time.monotonic() + 30
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,4 +1,4 @@
-"""google.colab next to other packages named google, and packages that are replaced while in use."""
+"""google.colab next to other packages named google, and variables of Colab mode."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.guest.colab.cells import kernel
 from tests.guest.colab.kernel_process import LAUNCH, PYTHON
-from tests.guest.wheels import make_wheel
 
 
 def run(code: str, *folders: Path) -> str:
@@ -16,7 +14,7 @@ def run(code: str, *folders: Path) -> str:
     begin = f"import sys\nsys.path[:0] = {[*map(str, folders), str(LAUNCH.parent)]!r}\nimport launch\n"
     environment = {"OWNLAB_COLAB": "1", "PATH": "/usr/bin:/bin"}
     ran = subprocess.run(
-        [PYTHON, "-c", begin + code], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [PYTHON, "-c", begin + code], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -58,7 +56,7 @@ def test_our_package_wins_over_googles_own(tmp_path: Path) -> None:
 
 
 def test_a_plain_kernel_has_no_google_colab() -> None:
-    code = "import os\nos.environ.clear()\nlaunch.prepare_path()\nprint([n for n in sys.modules if 'colab' in n], list(os.environ))"
+    code = "import os\nos.environ.clear()\nlaunch.prepare_path()\nprint([n for n in sys.modules if 'colab' in n], [n for n in os.environ if 'COLAB' in n])"
     assert run(code) == "[] []\n"
 
 
@@ -79,19 +77,5 @@ def test_a_visible_card_is_announced(environ: dict[str, str], answer: str) -> No
 
 def test_programs_of_the_kernels_environment_come_first() -> None:
     code = "import os, shutil\nlaunch.prepare_path()\nprint(os.path.dirname(shutil.which('python')), os.path.dirname(sys.executable))"
-    found, own = run(code).split()
-    assert found == own
-
-
-def test_a_package_that_is_replaced_in_use_is_named(tmp_path: Path) -> None:
-    place = tmp_path / "packages"
-    place.mkdir()
-    install = f"install -q --no-index --no-deps --no-compile --upgrade --target {place}"
-    with kernel(tmp_path) as cells:
-        cells.run(f"import sys; sys.path.insert(0, {str(place)!r})")
-        first = cells.run(f"!pip {install} {make_wheel(tmp_path, '1.0')}\nprint(_exit_code)")
-        assert (first.text, first.error) == ("0\n", "")
-        assert cells.run("import replaced_thing; replaced_thing.VERSION").result == "'1.0'"
-        second = cells.run(f"%pip {install} {make_wheel(tmp_path, '2.0')}")
-        assert "WARNING: This runtime still uses the old version of: replaced_thing." in second.text
-        assert "Restart the runtime" in second.text
+    version, own = run(code).split()
+    assert version == own

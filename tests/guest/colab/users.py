@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 GUEST = ROOT / "src" / "ownlab_guest"
 PRIVATE_ROOT = Path(__file__).with_name("private_root.py")
 ORDINARY = 51234  # nobody's number
-SECONDS = 60.0
+SECONDS = 180.0
 
 BEGIN = f"""
 import os, signal, subprocess, sys, time

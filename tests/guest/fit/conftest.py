@@ -16,8 +16,13 @@ def traced(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Askin
 
     def ask(*requests: dict[str, Any]) -> list[Trace]:
         answer = [
-            {**one, "target": one["target"] if ":" in one["target"] else f"{HERE / 'models.py'}:{one['target']}"}
-            for one in requests
+            {
+                **request,
+                "target": request["target"]
+                if ":" in request["target"]
+                else f"{HERE / 'models.py'}:{request['target']}",
+            }
+            for request in requests
         ]
         path = tmp_path_factory.mktemp("fit") / "requests.json"
         path.write_text(json.dumps(answer))

@@ -67,7 +67,7 @@ def untouched(live: Any) -> dict[str, Any]:
     model.body(torch.ones(1, 32)).sum().backward()
     model.body.register_forward_hook(lambda *output: kept.append(output))
     tensors = [*model.parameters(), *model.buffers(), model.body.weight.grad]
-    before = [(id(one), one._version, one.clone()) for one in tensors]
+    before = [(id(tensor), tensor._version, tensor.clone()) for tensor in tensors]
     plain, numbers = random.getstate(), torch.get_rng_state()
     answer = live.answer(live.LiveModel(model, (8, 32), nn.CrossEntropyLoss(), (8, torch.long)), {"target": ""})
     after = [*model.parameters(), *model.buffers(), model.body.weight.grad]
@@ -75,8 +75,8 @@ def untouched(live: Any) -> dict[str, Any]:
         "error": answer.get("error"),
         "guesses": answer.get("guesses"),
         "tensors": all(
-            id(one) == number and one._version == version and torch.equal(one, value)
-            for one, (number, version, value) in zip(after, before, strict=True)
+            id(tensor) == number and tensor._version == version and torch.equal(tensor, value)
+            for tensor, (number, version, value) in zip(after, before, strict=True)
         ),
         "hooked": len(kept) + len(model.calls),
         "hooks": len(model.body._forward_hooks),
@@ -135,10 +135,10 @@ def refused(live: Any) -> dict[str, str]:
         "script": live.LiveModel(torch.jit.script(nn.Linear(4, 4)), (2, 4)),
         "frozen": live.LiveModel(nn.ReLU(), (2, 4)),
     }
-    output = {name: live.answer(one, {"target": ""}) for name, one in cases.items()}
+    output = {name: live.answer(model, {"target": ""}) for name, model in cases.items()}
     output["no length"] = live.answer(live.LiveModel(nn.Linear(4, 4), (2, 4)), {"target": "", "seq": 8})
     output["precision"] = live.answer(live.LiveModel(nn.Linear(4, 4), (2, 4)), {"target": "", "precision": "fp7"})
-    return {name: one.get("error", {}).get("kind", "") for name, one in output.items()}
+    return {name: answer.get("error", {}).get("kind", "") for name, answer in output.items()}
 
 
 def main(launch: str) -> None:

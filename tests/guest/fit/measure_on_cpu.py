@@ -127,9 +127,9 @@ def followed(guest: Any) -> dict[str, Any]:
     optimizer.zero_grad()
     backward = torch.autograd.backward.__module__
     library = torch.zeros(1024)
-    states = [one for state in optimizer.state.values() for one in state.values() if one.dim() > 0]
+    states = [value for state in optimizer.state.values() for value in state.values() if value.dim() > 0]
     held = [*model.parameters(), inputs, library, *states]
-    base = {one.untyped_storage().data_ptr(): -(-one.untyped_storage().nbytes() // 512) * 512 for one in held}
+    base = {tensor.untyped_storage().data_ptr(): -(-tensor.untyped_storage().nbytes() // 512) * 512 for tensor in held}
     with phases.track():
         parts = peaks.History(Recorder(base)).parts(
             step, phases, {"weights": list(model.parameters()), "inputs": [inputs]}
@@ -160,7 +160,7 @@ def main(launch: str, folder: str) -> None:
     quick = {"seconds": 0.01, "device": "cpu"}
     cache = {"target": "speaker", "train": False, "precision": "bf16"}
     answers = {
-        "trained": asked("measure", quick, target="mlp", batch=4, optimizer="sgd"),
+        "trained": asked("measure", quick, target="mlp", batch=4, optimizer="sgd:momentum=0.9"),
         "mixed": asked("measure", quick, target="mlp", batch=4, precision="amp-bf16", accumulate=2),
         "used": asked("measure", quick, target="mlp", batch=4, train=False, precision="bf16"),
         "two optimizers": asked("measure", quick, target="pair"),

@@ -44,7 +44,7 @@ def computed_widths() -> Made:
     counted = torch.zeros(3, dtype=torch.long)
     counted[1:].add_(torch.arange(2))  # seen through another view, and in what is chosen by data
     widths[-1] += int(counted.max() + counted[counted > 5].sum()) - 1
-    layers = [nn.Linear(one, other, bias=False) for one, other in itertools.pairwise(widths)]
+    layers = [nn.Linear(inputs, outputs, bias=False) for inputs, outputs in itertools.pairwise(widths)]
 
     class Net(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
         def __init__(self) -> None:
@@ -167,7 +167,7 @@ class _Pair:
     @staticmethod
     def make() -> Made:
         parts = nn.ModuleList([nn.Linear(64, 64), nn.Linear(64, 64)])
-        parts.optimizers = lambda: [torch.optim.Adam(one.parameters()) for one in parts]
+        parts.optimizers = lambda: [torch.optim.Adam(part.parameters()) for part in parts]
 
         def step(optimizers: list[Any], x: torch.Tensor) -> None:
             parts[1](parts[0](x)).mean().backward()
@@ -242,3 +242,93 @@ def custom() -> Made:
 
     double = torch.library.custom_op("ownlab_tests::double", twice, mutates_args=())
     return nn.Linear(4, 4), (torch.randn(2, 4),), lambda out: double(out).mean()
+
+
+class Lengths(nn.Module):  # type: ignore[misc]
+    """A mask, and a shape, from values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Linear(8, 64)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        longest = int(lengths.max())
+        assert longest == 40, "the longest"
+        padded = torch.arange(longest)[None] >= lengths[:, None]
+        inner = self.enter(x[:, :longest]).masked_fill(padded[..., None], 0.0)
+        return torch.stack([inner[number, :length].mean() for number, length in enumerate(lengths.tolist())]).mean()
+
+
+def lengths() -> Made:
+    return Lengths(), (torch.randn(4, 50, 8), torch.linspace(10, 40, 4).long())
+
+
+class Counted(nn.Module):  # type: ignore[misc]
+    """A shape from an activation: nothing but data tells it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Linear(8, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner = self.enter(x)
+        count = int((inner < 100.0).sum())
+        assert count == inner.numel(), "all of them"
+        return inner.flatten()[:count].mean()
+
+
+def counted() -> Made:
+    return Counted(), (torch.randn(4, 8),)
+
+
+def decoder(batch: int = 2, layers: int = 2) -> Made:
+    """Two blocks of a language model with the names of Llama's layers: 4 × 256² + 3 × 256 × 512 weights in each."""
+
+    class Block(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+                setattr(self, name, nn.Linear(256, 256, bias=False))
+            for name, sizes in (("gate_proj", (256, 512)), ("up_proj", (256, 512)), ("down_proj", (512, 256))):
+                setattr(self, name, nn.Linear(*sizes, bias=False))
+
+        def forward(self, hidden: Any) -> Any:
+            q, k, v = (
+                projection(hidden).unflatten(-1, (4, 64)).transpose(1, 2)
+                for projection in (self.q_proj, self.k_proj, self.v_proj)
+            )
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            hidden = hidden + self.o_proj(mixed.transpose(1, 2).flatten(2))
+            return hidden + self.down_proj(nn.functional.silu(self.gate_proj(hidden)) * self.up_proj(hidden))
+
+    class Decoder(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed_tokens = nn.Embedding(1000, 256)
+            self.layers = nn.ModuleList(Block() for _ in range(layers))
+            self.lm_head = nn.Linear(256, 1000, bias=False)
+
+        def get_output_embeddings(self) -> Any:
+            return self.lm_head
+
+        def forward(self, ids: Any) -> Any:
+            hidden = self.embed_tokens(ids)
+            for layer in self.layers:
+                hidden = layer(hidden)
+            return self.lm_head(hidden)
+
+    ids = torch.randint(0, 1000, (batch, 128))
+    return Decoder(), (ids,), lambda out: nn.functional.cross_entropy(out.flatten(0, 1).float(), ids.flatten())
+
+
+def frozen_decoder() -> Made:
+    model, *rest = decoder()
+    return model.requires_grad_(False), *rest
+
+
+def adapted_by_peft() -> Made:
+    """The same with adapters of peft, which is not in every environment."""
+    from peft import LoraConfig, get_peft_model
+
+    model, *rest = decoder()
+    return get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.1)), *rest

@@ -16,7 +16,7 @@ def matrices_of(row: dict[str, Any], gates: int) -> int:
     """Numbers in the weights, without biases."""
     answer = row["hidden"] * row["directions"]
     wide = [row["inputs"]] + [answer] * (row["layers"] - 1)
-    return sum(row["directions"] * gates * row["hidden"] * (one + row["hidden"]) for one in wide)
+    return sum(row["directions"] * gates * row["hidden"] * (inputs + row["hidden"]) for inputs in wide)
 
 
 def main(launch: str, recorded: str) -> None:

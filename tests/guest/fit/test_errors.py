@@ -36,7 +36,7 @@ def cases(folder: Path) -> list[tuple[dict[str, Any], str, str, int | None]]:
         ({"target": "on_cuda"}, "needs-cuda", ".cuda()", line_of(".cuda()")),
         ({"target": "bare"}, "bad-return", "(model, inputs)", None),
         ({"target": "too_many_sizes"}, "data-dependent-shape", "also failed", line_of("sizes[sizes > 0]")),
-        ({"target": "wrong_shape"}, "step-raised", "[2, 5] X [4, 4]", None),
+        ({"target": "wrong_shape"}, "step-raised", "2x5 and 4x4", None),
         ({"target": "frozen"}, "nothing-to-train", "gradient", None),
         ({"target": "leaves"}, "build-raised", "SystemExit: 3", line_of("raise SystemExit")),
         ({"target": "hangs", "seconds": 2}, "deadline", "did not finish in time", line_of("time.sleep")),
@@ -46,6 +46,21 @@ def cases(folder: Path) -> list[tuple[dict[str, Any], str, str, int | None]]:
         ({"target": "absent"}, "no-function", "mlp", None),
         ({"target": "lstm", "batch": 4}, "no-size", "no argument batch", None),
         ({"target": "mlp", "optimizer": "lion"}, "no-optimizer", "adamw", None),
+        (
+            {"target": "mlp", "optimizer": "sgd:momentum"},
+            "no-optimizer",
+            "'momentum' of the optimizer is not NAME=",
+            None,
+        ),
+        ({"target": "mlp", "optimizer": "sgd:momentum=high"}, "no-optimizer", "NAME=true or NAME=false", None),
+        ({"target": "mlp", "optimizer": "sgd:speed=1"}, "no-optimizer", "sgd does not support speed", None),
+        ({"target": "mlp", "optimizer": "sgd:momentum=-1"}, "no-optimizer", "Invalid momentum", None),
+        ({"target": "decoder", "weights": "q4"}, "no-format", "nf4", None),
+        ({"target": "decoder", "weights": "gptq:bits=5"}, "no-format", "bits=2|3|4|8", None),
+        ({"target": "convolutions", "weights": "nf4", "train": False}, "no-format", "no linear layer", None),
+        ({"target": "decoder", "weights": "nf4"}, "nothing-to-train", "--lora", None),
+        ({"target": "decoder", "lora": "r=none"}, "no-adapters", "targets=q_proj,v_proj", None),
+        ({"target": "decoder", "lora": "targets=query"}, "no-adapters", "it has down_proj, gate_proj", None),
         ({"target": "mlp", "checkpointing": True}, "no-checkpointing", "gradient_checkpointing_enable", None),
         ({"target": "mlp", "precision": "fp7"}, "bad-request", "amp-bf16", None),
         ({"target": f"{folder}/none.py:build"}, "no-file", "none.py", None),
@@ -86,10 +101,10 @@ def test_sizes_that_depend_on_data_are_computed(answers: list[Trace]) -> None:
     kept = [
         [
             size
-            for size, tag in zip(one["events"]["bytes"], one["events"]["tag"], strict=True)
-            if is_kept(one, tag, size)
+            for size, tag in zip(trace["events"]["bytes"], trace["events"]["tag"], strict=True)
+            if is_kept(trace, tag, size)
         ]
-        for one in (computed, followed)
+        for trace in (computed, followed)
     ]
     assert kept[0] == kept[1], "weights, gradients and the optimizer's state"
 

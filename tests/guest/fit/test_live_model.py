@@ -20,8 +20,8 @@ def seen(torch_python: str) -> dict[str, Any]:
         check=False,
     )
     assert "SEEN" in ran.stdout, ran.stderr[-3000:]
-    found: dict[str, Any] = json.loads(ran.stdout.rpartition("SEEN")[2])
-    return found
+    answers: dict[str, Any] = json.loads(ran.stdout.rpartition("SEEN")[2])
+    return answers
 
 
 def test_a_live_model_is_traced_as_one_of_a_file(seen: dict[str, Any]) -> None:

@@ -19,8 +19,8 @@ def answers(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict
     command = [torch_python, str(HERE / "measure_on_cpu.py"), str(LAUNCH), str(tmp_path_factory.mktemp("measured"))]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert "ANSWERS" in ran.stdout, ran.stderr[-3000:]
-    found: dict[str, Any] = json.loads(ran.stdout.rpartition("ANSWERS")[2])
-    return found
+    answers: dict[str, Any] = json.loads(ran.stdout.rpartition("ANSWERS")[2])
+    return answers
 
 
 @pytest.mark.parametrize("name", ["trained", "mixed", "used", "two optimizers"])

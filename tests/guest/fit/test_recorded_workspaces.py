@@ -32,7 +32,9 @@ def test_traces_choose_the_attention_kernel_of_a_card(torch_python: str) -> None
 
 
 def test_workspaces_of_recurrent_layers_are_as_large_as_on_a_card(torch_python: str) -> None:
-    off = [abs(one) for one in predicted_workspaces(torch_python, HERE / "recurrent_errors.py", "recurrent-h200.json")]
+    off = [
+        abs(error) for error in predicted_workspaces(torch_python, HERE / "recurrent_errors.py", "recurrent-h200.json")
+    ]
     assert len(off) > 200
     assert statistics.median(off) < 0.002
     assert max(off) < 0.04

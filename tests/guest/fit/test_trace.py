@@ -50,8 +50,8 @@ def version(trace: Trace) -> tuple[int, ...]:
 HALF = {"target": "attention", "precision": "bf16", "steps": 1}
 SMALL = {"target": "mlp", "batch": 8, "steps": 2}
 REQUESTS: dict[str, dict[str, Any]] = {
-    "mlp": {"target": "mlp", "optimizer": "sgd"},
-    "lstm": {"target": "lstm", "optimizer": "sgd", "steps": 2},
+    "mlp": {"target": "mlp", "optimizer": "sgd:momentum=0.9"},
+    "lstm": {"target": "lstm", "optimizer": "sgd:momentum=0.9", "steps": 2},
     "encoder": {"target": "encoder", "steps": 2},
     "hopper": HALF,
     "ampere": {**HALF, "card": {"capability": 8.0, "multiprocessors": 108}},
@@ -66,6 +66,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "experts": {"target": "experts", "steps": 1},
     "accumulated": {**SMALL, "accumulate": 2},
     "fused": {**SMALL, "fused": True},
+    "without momentum": {**SMALL, "optimizer": "sgd"},
+    "by its old name": {**SMALL, "optimizer": "sgd-plain"},
+    "with momentum": {**SMALL, "optimizer": "SGD:momentum=0.9, nesterov=true"},
     "one by one": {**SMALL, "foreach": False},
     "tied": {"target": "tied", "precision": "bf16", "steps": 1},
     "forked": {"target": "forked", "steps": 1},
@@ -190,6 +193,17 @@ def test_batch_accumulation_and_optimizers(traces: dict[str, Trace]) -> None:
     assert peak(each) < peak(plain)
 
 
+def test_arguments_of_an_optimizer(traces: dict[str, Trace]) -> None:
+    plain, old, with_momentum = (traces[name] for name in ("without momentum", "by its old name", "with momentum"))
+    assert pieces(plain, kind="optimizer") == pieces(old, kind="optimizer") == []
+    assert sum(pieces(with_momentum, kind="optimizer")) == 4 * with_momentum["parameters"]["total"]
+    assert plain["optimizer_arguments"] == old["optimizer_arguments"]
+    assert plain["optimizer_arguments"]["momentum"] == 0
+    assert with_momentum["optimizer_arguments"]["momentum"] == 0.9
+    assert with_momentum["optimizer_arguments"]["nesterov"] is True
+    assert traces["small"]["optimizer_arguments"]["amsgrad"] is False, "defaults are recorded, too"
+
+
 def test_tied_weights_count_once(traces: dict[str, Trace]) -> None:
     trace = traces["tied"]
     assert trace["parameters"]["total"] == trace["parameters"]["tied"] == 64000
@@ -206,7 +220,7 @@ def test_values_that_depend_on_data_are_guessed_and_listed(traces: dict[str, Tra
     trace = traces["branches"]
     assert trace["flops"]["forward"] == 2 * 2 * 32 * 256 * 256
     assert len(trace["guesses"]) == 2
-    assert all("models.py:" in one for one in trace["guesses"])
+    assert all("models.py:" in guess for guess in trace["guesses"])
 
 
 def test_values_computed_from_numbers_are_known(traces: dict[str, Trace]) -> None:

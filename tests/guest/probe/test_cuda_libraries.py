@@ -6,7 +6,6 @@ A copy of a small real library (libm) stands for each of CUDA's: the probe only 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import shutil
 import subprocess
@@ -14,6 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from ownlab.json_encoding import decode_guest_json
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="CUDA's libraries are looked for on Linux")
 
@@ -34,10 +35,10 @@ def probe(**env: str) -> Rows:
         [sys.executable, str(LAUNCH), "probe.cuda_libraries"],
         env=environment,
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
-    return {row["name"]: row for row in json.loads(ran.stdout)}
+    return {row["name"]: row for row in decode_guest_json(ran.stdout, list[dict[str, str | None]])}
 
 
 def need_absent(*names: str) -> None:

@@ -41,11 +41,11 @@ class Probe:
         return answer
 
     def cards(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask()["cards"]
-        return found
+        cards: list[dict[str, Any]] = self.ask()["cards"]
+        return cards
 
     def close(self) -> None:
-        self.child.communicate(timeout=30)
+        self.child.communicate(timeout=300)
         self.answers.close()
 
 
@@ -69,7 +69,7 @@ def test_gpm_is_the_difference_to_the_previous_query(probe: Callable[..., Probe]
     asked = probe({"gpm": {"2": 0.75, "3": 0.01, "20": 1.5}})
     (first,) = asked.cards()
     assert "saturation" not in first
-    assert "second sample" in first["no_saturation"]
+    assert first["no_saturation"] == "pending"
     time.sleep(APART)
     (second,) = asked.cards()
     assert second["saturation"] == {"sm": 0.75, "occupancy": 0.01}
@@ -88,8 +88,8 @@ def test_a_driver_without_gpm_gives_the_reason(probe: Callable[..., Probe]) -> N
 def test_without_gpm_pcie_is_measured_on_one_card_per_query(probe: Callable[..., Probe]) -> None:
     asked = probe({"gpm": None}, {"gpm": None, "nvmlDeviceGetUUID": "GPU-2"})
     for _ in range(3):
-        found = asked.cards()
-    assert [(card["pcie_sent"], card["pcie_received"]) for card in found] == [(3 * 1024, 5 * 1024)] * 2
+        cards = asked.cards()
+    assert [(card["pcie_sent"], card["pcie_received"]) for card in cards] == [(3 * 1024, 5 * 1024)] * 2
 
 
 def test_gpm_of_a_mig_instance_falls_back_to_its_number(probe: Callable[..., Probe]) -> None:
@@ -144,8 +144,8 @@ def test_values_that_a_card_does_not_report_are_null(probe: Callable[..., Probe]
 
 
 def test_lost_cards_are_listed_with_working_ones(probe: Callable[..., Probe]) -> None:
-    found = probe({"handle": 15}, {}, {"errors": {"nvmlDeviceGetMemoryInfo": 999}}).cards()
-    assert [(card["index"], card.get("lost", "")) for card in found] == [
+    cards = probe({"handle": 15}, {}, {"errors": {"nvmlDeviceGetMemoryInfo": 999}}).cards()
+    assert [(card["index"], card.get("lost", "")) for card in cards] == [
         (0, "GPU is lost"),
         (1, ""),
         (2, "Unknown Error"),

@@ -17,7 +17,7 @@ from ownlab.instruments.advise.formatting import format_days, format_hours, form
 from ownlab.instruments.advise.pipeline import advise
 from ownlab.instruments.advise.platform_costs import schedule
 from ownlab.instruments.advise.question import Options, build_question
-from ownlab.instruments.advise.records import Range
+from ownlab.instruments.advise.records import Range, Rental
 from ownlab.instruments.bench.records import BenchReport, CardSummary, MachineSummary, Measure
 from ownlab.instruments.bench.report_files import save_report
 from ownlab.instruments.fit.records import Device, Fit, Measured, Spread
@@ -51,9 +51,74 @@ def test_a_job_in_sessions(
     a_day: float | None,
     cut: tuple[int, int | None, float],
 ) -> None:
-    found = schedule(job, session, weekly, a_day)
-    assert (found.sessions, found.weeks) == cut[:2]
-    assert found.days == pytest.approx(cut[2])
+    times = schedule(job, session, weekly, a_day)
+    assert (times.sessions, times.weeks) == cut[:2]
+    assert times.days == pytest.approx(cut[2])
+
+
+def rentals_of(platform: str, job_hours: float) -> dict[tuple[str, str], Rental]:
+    question = build_question(Options(hours=job_hours, on="T4", workload="vision"))
+    advice = advise(question, platforms=choose_platforms(platform), today=TODAY)
+    return {(rental.offer, rental.card): rental for rental in advice.rentals}
+
+
+def test_studio_lab_gives_a_few_hours_a_day() -> None:
+    """Four hours a day since 2023: a job of 20 takes five days, not 20 hours."""
+    lab = rentals_of("studio lab", 20)["GPU", "T4"]
+    assert lab.sessions == Range(5, 5)
+    assert lab.days is not None
+    assert (lab.days.low, lab.days.high) == pytest.approx((4 + 4 / 24, 4 + 4 / 24))
+
+
+def test_a_free_session_of_colab_may_be_followed_by_a_lockout() -> None:
+    """People were refused for 12 to 24 hours after they had used their share: 36 hours are three sessions over 1.5 to 3.5 days."""
+    free = rentals_of("colab", 36)["free", "T4"]
+    assert free.days is not None
+    assert free.days.low == pytest.approx(1.5)
+    assert free.days.high == pytest.approx(3.5)
+
+
+def test_sessions_of_24_hours_need_a_plan_which_is_paid() -> None:
+    offers = rentals_of("colab", 24)
+    alone, plan = offers["units", "T4"], offers["Pro+ units", "T4"]
+    assert (alone.sessions, alone.plan) == (Range(2, 2), "")
+    assert (plan.sessions, plan.plan) == (Range(1, 1), "Pro+")
+    assert plan.cost == Range(49.99, 49.99)  # 24 × 1.19 units are among the 500 that it includes
+    a_lot = rentals_of("colab", 600)["Pro+ units", "T4"]
+    assert a_lot.cost is not None
+    assert a_lot.cost.low == pytest.approx(49.99 + (600 * 1.19 - 500) * 0.1)
+
+
+def test_a_plan_that_paid_machines_need_is_part_of_the_cost() -> None:
+    card = rentals_of("gradient", 10)["A4000", "RTX A4000"]
+    assert card.hours is not None
+    assert card.cost is not None
+    assert card.cost.low == pytest.approx(card.hours.low * 0.76 + 8)
+
+
+def test_several_cards_by_published_scaling() -> None:
+    """Two RTX 3090: 1751 instead of 905 images/s (Lambda). Of two T4 nothing was published, so the range says so."""
+    one, two = (
+        advise(
+            build_question(Options(hours=40, on="RTX 3090", workload="vision", card_count=count)),
+            cards=choose_cards("RTX 3090,T4"),
+            platforms=choose_platforms("kaggle,runpod"),
+            today=TODAY,
+        )
+        for count in (1, 2)
+    )
+    here, there = ({card.card: card.hours for card in answer.cards} for answer in (one, two))
+    published = here["RTX 3090"], there["RTX 3090"]
+    assert published[0] is not None
+    assert published[1] is not None
+    assert published[0].low / published[1].low == pytest.approx(((1751 / 905) * (459 / 236)) ** 0.5, rel=0.001)
+    t4 = here["T4"], there["T4"]
+    assert t4[0] is not None
+    assert t4[1] is not None
+    assert t4[1].low == pytest.approx(t4[0].low / 2)
+    assert t4[0].high / 2 < t4[1].high < t4[0].high / 1.5
+    assert {rental.offer for rental in two.rentals} == {"GPU T4 x2"}  # the other machines have one card
+    assert any("published" in line and "2 cards" in line for line in two.assumptions)
 
 
 def test_ranges_as_text() -> None:
@@ -202,7 +267,7 @@ def test_prices_grow_old() -> None:
         (Options(hours=3, on="24GiB"), "is a memory size"),
         (Options(hours=3), "need --on"),
         (Options(on="T4"), "--on needs the duration"),
-        (Options(hours=3, on="A100"), "is ambiguous"),
+        (Options(hours=3, on="RTX 6000"), "is ambiguous"),
         (Options(hours=3, on="T5"), "Unknown card"),
         (Options(hours=3, step_seconds=1, steps=2, on="T4"), "both give the duration"),
         (Options(step_seconds=1, on="T4"), "--step-seconds needs --steps"),
@@ -221,6 +286,18 @@ def test_options_that_are_refused(options: Options, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         build_question(options)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("written", "usual"),
+    [("v100", "V100 SXM2 16GB"), ("A100", "A100 80GB SXM4"), ("h100", "H100 SXM5"), ("3080", "RTX 3080 10GB")],
+)
+def test_the_usual_one_of_several_is_taken_and_named(written: str, usual: str) -> None:
+    question = build_question(Options(hours=3, on=written))
+    assert question.basis is not None
+    assert question.basis.card == usual
+    assert any(usual in line and "the usual one" in line for line in advise(question, today=TODAY).assumptions)
+    assert not build_question(Options(hours=3, on=usual)).notes
 
 
 def test_broken_reports_are_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from ownlab.instruments.bench.comparison import compare_reports
 
 
 def test_differences_are_distinguished_from_noise() -> None:
-    found = compare_reports([("a", report(an_h200())), ("b", report(an_h200(1.2)))])
-    by_name = {row.name: row.cells[1] for row in found.rows}
+    comparison = compare_reports([("a", report(an_h200())), ("b", report(an_h200(1.2)))])
+    by_name = {row.name: row.cells[1] for row in comparison.rows}
     faster = by_name["matmul bf16 8192"]
     assert faster is not None
     assert faster.ratio == pytest.approx(1.2, rel=0.01)
@@ -24,7 +24,7 @@ def test_differences_are_distinguished_from_noise() -> None:
     few = by_name["sequential reads"]  # three repetitions: no test can be sure
     assert few is not None
     assert few.difference == "likely"
-    products = next(mean for mean in found.means if mean.group == "products")
+    products = next(mean for mean in comparison.means if mean.group == "products")
     assert products.ratios == pytest.approx((1.0, 1.2), rel=0.01)
 
 
@@ -65,19 +65,19 @@ def test_other_sizes_with_the_same_name_are_marked(size: int, difference: str) -
 def test_devices_are_matched_by_kind_and_other_tests_are_listed() -> None:
     left = report([product("bf16", 8192, 7e14), product("fp8", 8192, 1e15)])
     right = report([product("bf16", 8192, 7e14, device="cuda:1"), product("bf16", 8192, 1e12, device="cpu")])
-    found = compare_reports([("a", left), ("b", right)])
-    assert [(row.name, row.device) for row in found.rows] == [("matmul bf16 8192", "cuda")]
-    assert found.only == (("matmul fp8 8192",), ("matmul bf16 8192",))
+    comparison = compare_reports([("a", left), ("b", right)])
+    assert [(row.name, row.device) for row in comparison.rows] == [("matmul bf16 8192", "cuda")]
+    assert comparison.only == (("matmul fp8 8192",), ("matmul bf16 8192",))
 
 
 def test_a_measurement_error_is_not_part_of_a_mean() -> None:
     left = report([product("fp32", 4096, 5e13), product("bf16", 8192, 7e14)])
     right = report([product("fp32", 4096, 5e16), product("bf16", 8192, 7e14)])
-    found = compare_reports([("a", left), ("b", right)])
-    wrong = found.rows[0].cells[1]
+    comparison = compare_reports([("a", left), ("b", right)])
+    wrong = comparison.rows[0].cells[1]
     assert wrong is not None
     assert wrong.above_limit
-    assert found.means[0].count == 1
+    assert comparison.means[0].count == 1
 
 
 def test_reports_without_a_common_test_are_refused() -> None:

@@ -56,7 +56,7 @@ def test_an_unknown_name_suggests_the_nearest(home: Path) -> None:
     with pytest.raises(InputError) as raised:
         find_report("2026-11-15T22-40-03-h2O0")
     assert "Did you mean 2026-11-15T22-40-03-h200" in raised.value.hint
-    with pytest.raises(InputError, match="Cannot read"):
+    with pytest.raises(InputError, match="does not exist"):
         find_report("elsewhere/a.json")
 
 

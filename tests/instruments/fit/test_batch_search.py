@@ -26,9 +26,9 @@ class Counted(PredictedBatches):
 @pytest.mark.parametrize("memory", [4 * GIB, 24 * GIB, 140 * GIB])
 def test_the_biggest_batch_fits_and_one_a_little_bigger_does_not(memory: int) -> None:
     batches = Counted()
-    found = predict_biggest_batch(batches, memory, BatchRange(), 8)
-    assert found is not None
-    assert batches.required_bytes(found) <= memory < batches.required_bytes(found + max(1, found // 64))
+    biggest = predict_biggest_batch(batches, memory, BatchRange(), 8)
+    assert biggest is not None
+    assert batches.required_bytes(biggest) <= memory < batches.required_bytes(biggest + max(1, biggest // 64))
     assert len(set(batches.asked)) <= 9
 
 

@@ -7,10 +7,10 @@ import pytest
 from tests.instruments.fit.traces import a_trace
 
 from ownlab.errors import UsageError
-from ownlab.instruments.fit.card_fit import Work, compute_floor, count_work, judge_card, with_cards
+from ownlab.instruments.fit.card_fit import compute_floor, count_work, judge_card, with_cards
 from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, Card, choose_cards, load_cards
 from ownlab.instruments.fit.prediction import predict
-from ownlab.instruments.fit.records import Request
+from ownlab.instruments.fit.records import Request, Work
 from ownlab.units import GIB, MIB
 
 REQUEST = Request(target="net.py:build")
@@ -90,7 +90,9 @@ def test_arithmetic_at_the_rate_of_the_precision() -> None:
     assert seconds("amp-bf16") == seconds("fp16") == pytest.approx(1)
     assert seconds("tf32") == pytest.approx(2)
     assert seconds("fp32") == pytest.approx(989 / 67)
-    assert seconds("fp32", work=work._replace(convolves=True)) == pytest.approx(2)  # cuDNN takes TF32 by itself
+    assert seconds("fp32", work=msgspec.structs.replace(work, convolves=True)) == pytest.approx(
+        2
+    )  # cuDNN takes TF32 by itself
     t4 = choose_cards("t4")[0]
     assert seconds("fp16", t4) == pytest.approx(989 / 65)
     assert seconds("bf16", t4) == pytest.approx(989 / 8.1)  # it has no units for it

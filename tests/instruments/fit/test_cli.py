@@ -106,7 +106,10 @@ def test_a_python_without_torch(ownlab: Ownlab, model: Path, tmp_path: Path) -> 
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
     ran = ownlab("fit", f"{model}:build", "--json", env={"PYTHONPATH": str(tmp_path), "OWNLAB_PYTHON": ""})
     assert ran.returncode == 4, ran.stderr
-    assert json.loads(ran.stdout)["error"]["kind"] == "InterpreterError"
+    error = json.loads(ran.stdout)["error"]
+    assert error["kind"] == "LibraryMissing"
+    assert error["meaning"] == "That Python works, but the library is not installed in it, or its import fails."
+    assert "a CPU build is enough: pip install torch --index-url https://download.pytorch.org/whl/cpu" in error["hint"]
     assert "--python" in ran.stderr
 
 
@@ -130,7 +133,7 @@ def test_wrong_usage_fails_at_once(ownlab: Ownlab, arguments: list[str], code: i
     assert "Traceback" not in ran.stderr
 
 
-def test_an_out_of_memory_message_is_explained(ownlab: Ownlab) -> None:
+def test_an_out_of_memory_message_is_explained(ownlab: Ownlab, valid: Callable[[str, str], Any]) -> None:
     message = (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of "
         "which 1.00 GiB is free. Including non-PyTorch memory, this process has 22.60 GiB memory in use. Of the allocated "
@@ -139,7 +142,7 @@ def test_an_out_of_memory_message_is_explained(ownlab: Ownlab) -> None:
     ran = ownlab("fit", "--explain-oom", "-", stdin=message)
     assert ran.returncode == 0, ran.stderr
     assert "GiB" in ran.stdout
-    assert json.loads(ownlab("fit", "--explain-oom", message, "--json").stdout)["cause"]
+    assert valid(ownlab("fit", "--explain-oom", message, "--json").stdout, "fit-oom")["cause"]
 
 
 def test_the_real_step_on_a_processor(
@@ -162,10 +165,10 @@ def test_measurement_on_a_fake_card(
     """Options, words and exit codes; what torch says of a card comes from a program that answers as the guest does."""
     here = ("--cards", "t4", "--python", stand_in)
     env = {"OWNLAB_HOME": str(tmp_path / "home")}
-    found = ownlab("fit", f"{model}:build", "--batch", "max", "--measure", *here, env=env)
-    assert found.returncode == 0, found.stderr
-    assert "The biggest batch that ran" in found.stdout
-    assert "Measured on Tesla T4" in found.stdout
+    ran = ownlab("fit", f"{model}:build", "--batch", "max", "--measure", *here, env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert "The biggest batch that ran" in ran.stdout
+    assert "Measured on Tesla T4" in ran.stdout
     full = ownlab("fit", f"{model}:build", "--batch", "4000", "--measure", *here, env=env)
     assert full.returncode == 1
     assert "out of memory in the backward phase of step 1" in full.stdout

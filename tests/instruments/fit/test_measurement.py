@@ -49,9 +49,9 @@ def experiment(fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ex
 
 
 def run(experiment: Experiment, request: Request, goals: Goals) -> Fit:
-    found = experiment.run(request, goals)
-    assert isinstance(found, Fit)
-    return found
+    measured = experiment.run(request, goals)
+    assert isinstance(measured, Fit)
+    return measured
 
 
 # -- trials
@@ -71,36 +71,36 @@ def runs_up_to(most: int, tried: list[int]) -> Callable[[int], Trial]:
 )
 def test_few_trials_find_the_biggest_batch(truth: int, predicted: int | None) -> None:
     tried: list[int] = []
-    found = run_biggest_batch(runs_up_to(truth, tried), predicted, BatchRange(), 8)
-    assert found.batch is not None
-    assert found.fails is not None
-    assert found.batch <= truth < found.fails
-    assert found.fails - found.batch <= max(1, found.batch // 32)
-    assert len(tried) == len(set(tried)) == len(found.trials) <= 10
+    biggest = run_biggest_batch(runs_up_to(truth, tried), predicted, BatchRange(), 8)
+    assert biggest.batch is not None
+    assert biggest.fails is not None
+    assert biggest.batch <= truth < biggest.fails
+    assert biggest.fails - biggest.batch <= max(1, biggest.batch // 32)
+    assert len(tried) == len(set(tried)) == len(biggest.trials) <= 10
 
 
 def test_no_batch_runs() -> None:
-    found = run_biggest_batch(runs_up_to(0, []), 4, BatchRange(), 8)
-    assert (found.batch, found.fails) == (None, 1)
+    biggest = run_biggest_batch(runs_up_to(0, []), 4, BatchRange(), 8)
+    assert (biggest.batch, biggest.fails) == (None, 1)
 
 
 def test_trials_stay_within_the_range() -> None:
     tried: list[int] = []
-    found = run_biggest_batch(runs_up_to(10**6, tried), 900, BatchRange(8, 512), 8)
+    biggest = run_biggest_batch(runs_up_to(10**6, tried), 900, BatchRange(8, 512), 8)
     assert tried == [512]
-    assert (found.batch, found.fails) == (512, None)
+    assert (biggest.batch, biggest.fails) == (512, None)
 
 
 # -- spreads and devices
 
 
 def test_percentiles_are_actual_repetitions() -> None:
-    found = make_spread(tuple(float(number) for number in range(100, 0, -1)))
-    assert found is not None
-    assert (found.least, found.median, found.p90, found.p99, found.most) == (1.0, 50.0, 90.0, 99.0, 100.0)
-    one = make_spread((2.0,))
-    assert one is not None
-    assert one.least == one.p99 == 2.0
+    spread = make_spread(tuple(float(number) for number in range(100, 0, -1)))
+    assert spread is not None
+    assert (spread.least, spread.median, spread.p90, spread.p99, spread.most) == (1.0, 50.0, 90.0, 99.0, 100.0)
+    single = make_spread((2.0,))
+    assert single is not None
+    assert single.least == single.p99 == 2.0
     assert make_spread(()) is None
 
 
@@ -158,10 +158,10 @@ def test_a_trial_that_crashes_did_not_run(experiment: Experiment) -> None:
 
 
 def test_a_step_that_cannot_be_predicted_is_measured(experiment: Experiment) -> None:
-    found = experiment.run(Request(target="net.py:routes"), parse_goals("t4"))
-    assert isinstance(found, MeasuredAlone)
-    assert "depends on the data" in found.why
-    assert found.measured.memory is not None
+    measured = experiment.run(Request(target="net.py:routes"), parse_goals("t4"))
+    assert isinstance(measured, MeasuredAlone)
+    assert "depends on the data" in measured.why
+    assert measured.measured.memory is not None
 
 
 def test_a_cap_is_passed_on(fake: str) -> None:
@@ -207,8 +207,8 @@ def test_a_damaged_calibration_is_named(tmp_path: Path) -> None:
 
 def test_stages_without_additional_memory_are_zero() -> None:
     """If the forward pass loads less than convolutions do, no part is negative."""
-    found = context_from_stages(
+    context = context_from_stages(
         (Stage("start", 500, 0),),
         (Stage("matmul", 450, 0), Stage("matmul_backward", 520, 0), Stage("more_kernels", 520, 0)),
     )
-    assert (found.start, found.matmul, found.matmul_backward, found.more_kernels) == (500, 0, 20, 0)
+    assert (context.start, context.matmul, context.matmul_backward, context.more_kernels) == (500, 0, 20, 0)

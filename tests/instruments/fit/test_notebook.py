@@ -79,7 +79,7 @@ def run(python: str, code: str, **environ: str) -> str:
         [python, "-c", PREPARED + code],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=300,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **environ},
         check=False,
     )
@@ -124,7 +124,7 @@ def test_a_prediction_in_an_environment_without_ownlab(without_ownlab: dict[str,
     assert printed.startswith(without_ownlab["repr"])
     assert "batch up to 1024" in printed
     assert "▲ peak" in printed
-    assert without_ownlab["repr"].startswith("A training step takes")
+    assert without_ownlab["repr"].startswith("The biggest batch that fits is")
     assert without_ownlab["bundle"]["text/plain"] == printed
     chart = without_ownlab["bundle"]["application/vnd.vegalite.v5+json"]
     assert chart["title"]["text"] == "Sequential: memory over one step"

@@ -52,19 +52,19 @@ def test_there_are_messages_of_every_age_and_kind() -> None:
 def test_a_real_message_is_read_and_its_cause_found(name: str) -> None:
     reported = real(name)
     answer = explain_oom(reported.text)
-    says = dict(reported.says)
+    expected = dict(reported.says)
     assert answer.cause == reported.head["cause"]
-    assert (answer.phase or "") == says.pop("phase", "")
-    assert answer.line.replace(", line ", ",") == says.pop("line", "")
-    assert str(answer.message.device) == says.pop("device", "None")
-    assert sum(one.bytes for one in answer.message.others) == parse_bytes(says.pop("others", "0"))
+    assert (answer.phase or "") == expected.pop("phase", "")
+    assert answer.line.replace(", line ", ",") == expected.pop("line", "")
+    assert str(answer.message.device) == expected.pop("device", "None")
+    assert sum(holder.bytes for holder in answer.message.others) == parse_bytes(expected.pop("others", "0"))
     read = {name: getattr(answer.message, f"{name}_bytes") for name in FIGURES}
-    if "unallocated" not in says and "reserved" in says:
+    if "unallocated" not in expected and "reserved" in expected:
         del read["unallocated"]  # the difference of two reported values
-    elif "reserved" not in says:
+    elif "reserved" not in expected:
         del read["reserved"]
     assert {figure: size for figure, size in read.items() if size is not None} == {
-        figure: parse_bytes(size) for figure, size in says.items()
+        figure: parse_bytes(size) for figure, size in expected.items()
     }
 
 

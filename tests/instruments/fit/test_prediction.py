@@ -38,14 +38,14 @@ def test_the_band_holds_the_figure() -> None:
 
 
 def test_a_module_includes_its_submodules() -> None:
-    found = {share.module: share for share in predict(a_trace(), REQUEST).modules}
-    assert found["layers"].bytes == found["layers.*"].bytes == (200 + 400 + 640 + 100 + 320) * MIB
-    assert (found["layers.*"].count, found["layers.*"].depth) == (2, 1)
+    shares = {share.module: share for share in predict(a_trace(), REQUEST).modules}
+    assert shares["layers"].bytes == shares["layers.*"].bytes == (200 + 400 + 640 + 100 + 320) * MIB
+    assert (shares["layers.*"].count, shares["layers.*"].depth) == (2, 1)
 
 
 def test_the_largest_module_comes_first_and_its_parts_below_it() -> None:
-    found = module_shares([("a.x", 1), ("b.0.y", 3), ("b.1.y", 4), ("a.z", 2), ("", 9)])
-    assert [(share.module, share.bytes, share.depth) for share in found] == [
+    shares = module_shares([("a.x", 1), ("b.0.y", 3), ("b.1.y", 4), ("a.z", 2), ("", 9)])
+    assert [(share.module, share.bytes, share.depth) for share in shares] == [
         ("b", 7, 0),
         ("b.*", 7, 1),
         ("b.*.y", 7, 2),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
+from pathlib import Path
 
 import pytest
 
 from ownlab.instruments.fit.torch_allocator import Allocator, AllocatorSettings, OutOfMemory
 from ownlab.instruments.fit.torch_allocator_expandable import ExpandableAllocator
 from ownlab.units import GIB, KIB, MIB
+
+HISTORIES = Path(__file__).parents[3] / "tests_gpu" / "fit" / "histories-h200.json.gz"
 
 
 @pytest.mark.parametrize(
@@ -211,3 +216,32 @@ def test_random_allocations_add_up(kind: type[Allocator]) -> None:
         allocator.free(name)
     allocator.empty_cache()
     assert (allocator.allocated, allocator.reserved) == (0, 0)
+
+
+def test_real_histories_reserve_what_they_reserved() -> None:
+    """Allocations of nine networks on an H200, which end in the same reserved memory to the byte."""
+    networks = json.loads(gzip.decompress(HISTORIES.read_bytes()))["networks"]
+    assert len(networks) == 9
+    for name, network in networks.items():
+        allocator = Allocator()
+        for storage, size in network["events"]:
+            if size < 0:
+                allocator.free(storage)
+            else:
+                allocator.allocate(storage, size)
+        assert allocator.peak_reserved == network["reserved"], name
+
+
+def test_of_equal_blocks_the_newer_segment_is_taken() -> None:
+    """Addresses go down; what is left of a chunk of 32 MiB takes small segments."""
+    allocator = Allocator()
+    for name in (1, 2):
+        allocator.allocate(name, 40 * MIB)
+    allocator.allocate(3, 20 * MIB)  # behind the second one, in the same 64 MiB
+    addresses = [allocator._blocks_by_name[name].address for name in (1, 2, 3)]
+    assert addresses[1] == addresses[0] - 64 * MIB
+    assert addresses[2] == addresses[1] + 40 * MIB
+    allocator.free(1)
+    allocator.free(2)
+    allocator.allocate(4, 40 * MIB)
+    assert allocator._blocks_by_name[4].address == addresses[1]

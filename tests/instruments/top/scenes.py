@@ -80,20 +80,24 @@ def sample(
 def processes(own: int | None = None) -> tuple[ProcessSample, ...]:
     """Return a notebook's kernel, a training process, one of another PID namespace, and one of the test itself."""
     ann = Owner("3f2a9c0d11", "/home/ann/lab/vision/train resnet.ipynb", "ann")
-    found = [
+    processes = [
         ProcessSample(4711, "python -m ipykernel_launcher", "ann", owner=ann, cpu=103, memory=9 * GIB, processes=5),
         ProcessSample(815, "python train.py", "bob", container="docker 9f8e7d6c", cpu=12, memory=3 * GIB),
         ProcessSample(99_999_999, here=False),
     ]
     if own is not None:
-        found.append(ProcessSample(own, "sleep", "me", cpu=0, memory=2 * 1024**2))
-    return tuple(found)
+        processes.append(ProcessSample(own, "sleep", "me", cpu=0, memory=2 * 1024**2))
+    return tuple(processes)
 
 
 def on_card(own: int | None = None) -> tuple[CardProcess, ...]:
     """Return the same processes as the driver reports them."""
-    found = [CardProcess(4711, memory=8 * GIB, sm=97), CardProcess(815, memory=4 * GIB, sm=2), CardProcess(99_999_999)]
-    return (*found, CardProcess(own, memory=GIB // 4)) if own is not None else tuple(found)
+    processes = [
+        CardProcess(4711, memory=8 * GIB, sm=97),
+        CardProcess(815, memory=4 * GIB, sm=2),
+        CardProcess(99_999_999),
+    ]
+    return (*processes, CardProcess(own, memory=GIB // 4)) if own is not None else tuple(processes)
 
 
 def scene(count: int, *kinds: str, own: int | None = None) -> list[Sample]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from msgspec.structs import replace
 from tests.instruments.top.samples import BEGUN, GIB, a_card, moments, stream, verdicts, worked
 
 from ownlab.errors import UsageError
@@ -53,6 +54,15 @@ def test_the_header_uses_the_names_of_nvidia_smi_for_aliases() -> None:
         "utilization.gpu [%]"
     )
     assert format_header(parse_fields(requested)) == named
+
+
+def test_the_serial_number_by_both_of_its_names() -> None:
+    with_serial, without = replace(a_card(), serial="1650223001234"), a_card()
+    (sample,) = moments(with_serial, count=1)
+    assert format_header(parse_fields("index,gpu_serial")) == "index, serial"
+    assert format_rows(parse_fields("index,serial"), sample) == ["0, 1650223001234"]
+    (sample,) = moments(without, count=1)
+    assert format_rows(parse_fields("serial"), sample) == ["[N/A]"]
 
 
 def test_the_time_is_local_with_milliseconds() -> None:
@@ -111,7 +121,7 @@ def test_every_field_can_be_read_from_any_sample() -> None:
         ("clocks_throttle_reasons.hw_slow", "Did you mean clocks_event_reasons.hw_slowdown"),
         ("ecc.mode.current", "is a field of nvidia-smi that ownlab does not sample"),
         ("compute_cap", "is a field of nvidia-smi that ownlab does not sample"),
-        ("serial", "is a field of nvidia-smi that ownlab does not sample"),
+        ("vbios_version", "is a field of nvidia-smi that ownlab does not sample"),
         ("power.draw.instant", "is a field of nvidia-smi that ownlab does not sample"),
         ("frame.rate", "Unknown field frame.rate. All fields"),
         ("§", "Unknown field §"),

@@ -91,11 +91,11 @@ def test_a_system_without_proc_gives_unknown_values(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_known() -> None:
-    found = HostSampler().read()
-    assert found.cores
-    assert found.memory
-    assert found.memory_used
-    assert 0 < found.memory_used < found.memory
+    sample = HostSampler().read()
+    assert sample.cores
+    assert sample.memory
+    assert sample.memory_used
+    assert 0 < sample.memory_used < sample.memory
 
 
 def test_a_cpu_quota_is_compared_with_the_use_of_its_group(root: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ownlab.instruments.top.fields import parse_fields
 from ownlab.instruments.top.nvml_child import PENDING, NvmlChild
 
 UUID = "GPU-00000000-1111-2222-3333-444444444444"
@@ -38,6 +39,15 @@ def test_a_request_can_be_sent_before_the_answer_is_needed(
     cards, trouble = until(lambda: (answer := child.ask())[0] and answer)
     assert trouble == ""
     assert (cards[0].uuid, cards[0].name, cards[0].memory_used) == (UUID, "NVIDIA H200", 0)
+
+
+def test_serial_numbers_where_a_card_has_one(fake_nvml: Fake, children: Callable[..., NvmlChild], until: Until) -> None:
+    """`ownlab top --query serial`: GeForce cards answer that it is not supported."""
+    child = children(fake_nvml({"cards": [{}, {"nvmlDeviceGetUUID": "GPU-1", "errors": {"nvmlDeviceGetSerial": 3}}]}))
+    cards, _ = until(lambda: (answer := child.ask())[0] and answer)
+    assert [card.serial for card in cards] == ["1650522001234", None]
+    (field,) = parse_fields("gpu_serial")
+    assert field.name == "serial"
 
 
 def test_mig_instances_are_listed(fake_nvml: Fake, children: Callable[..., NvmlChild], until: Until) -> None:

@@ -71,7 +71,7 @@ def family(tmp_path: Path) -> Iterator[Family]:
     try:
         yield made
     finally:
-        made.parent.communicate(timeout=30)
+        made.parent.communicate(timeout=300)
 
 
 def card(*pids: int) -> list[CardSample]:
@@ -79,14 +79,14 @@ def card(*pids: int) -> list[CardSample]:
 
 
 def test_a_process_on_a_card_has_user_and_command(family: Family, staged: Stage) -> None:
-    (found,) = ProcessSampler(root=staged(family.child)).read(card(family.child))
-    assert (found.pid, found.here, found.owner, found.processes) == (family.child, True, None, 1)
-    assert found.command == sys.executable  # what follows -c may be secret
-    assert found.user == pwd.getpwuid(os.geteuid()).pw_name
-    assert found.memory is not None
-    assert 48 * MIB < found.memory < 128 * MIB
-    assert found.started is not None
-    assert (found.cpu, found.disk_read) == (None, None)  # rates need two readings
+    (process,) = ProcessSampler(root=staged(family.child)).read(card(family.child))
+    assert (process.pid, process.here, process.owner, process.processes) == (family.child, True, None, 1)
+    assert process.command == sys.executable  # what follows -c may be secret
+    assert process.user == pwd.getpwuid(os.geteuid()).pw_name
+    assert process.memory is not None
+    assert 48 * MIB < process.memory < 128 * MIB
+    assert process.started is not None
+    assert (process.cpu, process.disk_read) == (None, None)  # rates need two readings
 
 
 def test_a_process_tree_counts_all_its_processes(family: Family, staged: Stage) -> None:
@@ -125,8 +125,8 @@ def test_a_runtime_is_one_entry_with_its_kernel_and_owns_all_descendants(family:
 
 def test_a_runtime_without_a_card_is_listed_and_one_that_has_ended_is_not(family: Family, staged: Stage) -> None:
     owners = {family.pid: ANN, 2**22 + 1: Owner("r2", "old.ipynb", "ben")}
-    (found,) = ProcessSampler(lambda: owners, staged(family.pid)).read([])
-    assert (found.pid, found.owner) == (family.pid, ANN)
+    (process,) = ProcessSampler(lambda: owners, staged(family.pid)).read([])
+    assert (process.pid, process.owner) == (family.pid, ANN)
 
 
 @pytest.mark.parametrize(
@@ -143,16 +143,16 @@ def test_a_runtime_without_a_card_is_listed_and_one_that_has_ended_is_not(family
 )
 def test_containers_are_named(groups: str, container: str, staged: Stage) -> None:
     pid = os.getpid()
-    (found,) = ProcessSampler(root=staged(pid, **{f"pid_{pid}": groups})).read(card(pid))
-    assert found.container == container
+    (process,) = ProcessSampler(root=staged(pid, **{f"pid_{pid}": groups})).read(card(pid))
+    assert process.container == container
 
 
 def test_a_pid_of_another_namespace_is_not_confused_with_a_local_one(family: Family, staged: Stage) -> None:
     root = staged(family.pid)
     for link in (root / "proc" / str(family.pid) / "fd").iterdir():
         link.unlink()  # the process here of that number uses no card
-    found = ProcessSampler(root=root).read(card(family.pid, 2**22 + 1))
-    assert found == (ProcessSample(family.pid, here=False), ProcessSample(2**22 + 1, here=False))
+    processes = ProcessSampler(root=root).read(card(family.pid, 2**22 + 1))
+    assert processes == (ProcessSample(family.pid, here=False), ProcessSample(2**22 + 1, here=False))
 
 
 def test_a_known_kernel_is_found_when_it_starts_to_use_a_card(family: Family, staged: Stage) -> None:
@@ -182,6 +182,6 @@ def test_ended_processes_are_forgotten(tmp_path: Path, staged: Stage, until: Cal
     root = staged(family.child)
     processes: Any = ProcessSampler(root=root)
     processes.read(card(family.child))
-    family.parent.communicate(timeout=30)
+    family.parent.communicate(timeout=300)
     until(lambda: processes.read(card(family.child)) == (ProcessSample(family.child, here=False),))
     assert (processes._properties, processes._before, processes._on_cards) == ({}, {}, set())

@@ -48,10 +48,10 @@ def test_a_recording_is_repeated_with_the_values_of_this_host(tmp_path: Path) ->
 
 def test_a_recorded_card_gives_a_complete_sample_at_once() -> None:
     source = open_source({"OWNLAB_STREAM": str(BF16)})
-    found = settle(source)
-    assert found.cards[0].name == "NVIDIA H200"
-    assert found.cards[0].saturation is not None
-    assert found.seconds is not None
+    sample = settle(source)
+    assert sample.cards[0].name == "NVIDIA H200"
+    assert sample.cards[0].saturation is not None
+    assert sample.seconds is not None
 
 
 def test_a_recorded_machine_does_not_change() -> None:

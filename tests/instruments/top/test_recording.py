@@ -269,9 +269,9 @@ def test_a_recording_without_a_complete_sample_is_reported(tmp_path: Path, line:
 
 
 def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="does not exist"):
         read(tmp_path / "none.ndjson")
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         read(tmp_path)
 
 

@@ -59,17 +59,17 @@ def test_the_energy_of_a_long_recording_comes_from_the_counter() -> None:
 def test_a_pause_between_two_recordings_does_not_count() -> None:
     later = run((COMPUTE, 20), begun=BEGUN + 10_000)
     later[0] = msgspec.structs.replace(later[0], seconds=None)
-    found = build_report(run((COMPUTE, 20)) + later)
-    assert found.seconds == 39
-    assert [each.seconds for each in found.cards[0].spans] == [20, 19]
+    report = build_report(run((COMPUTE, 20)) + later)
+    assert report.seconds == 39
+    assert [each.seconds for each in report.cards[0].spans] == [20, 19]
 
 
 @pytest.mark.parametrize("name", ["idle", "tiny", "bf16", "copy", "starved", "fp32"])
 def test_a_recorded_stream(name: str) -> None:
     samples = stream(name)
-    found = build_report(samples)
-    assert (found.samples, round(found.seconds)) == (16, 8)
-    (card,) = found.cards
+    report = build_report(samples)
+    assert (report.samples, round(report.seconds)) == (16, 8)
+    (card,) = report.cards
     assert len(card.spans) == 1
     assert len(card.points) == 16
     assert card.no_saturation == ""
@@ -86,16 +86,16 @@ def test_a_long_recording_is_reduced_evenly() -> None:
 
 def test_one_sample_without_an_interval() -> None:
     (only,) = run((COMPUTE, 1))
-    found = build_report([msgspec.structs.replace(only, seconds=None)])
-    assert found.cards[0].headline == "Compute-bound on tensor cores"
-    assert found.cards[0].means["tensor"] == 90
+    report = build_report([msgspec.structs.replace(only, seconds=None)])
+    assert report.cards[0].headline == "Compute-bound on tensor cores"
+    assert report.cards[0].means["tensor"] == 90
 
 
 def test_each_slow_sample_has_a_verdict() -> None:
-    found = build_report(
+    report = build_report(
         moments(COMPUTE, count=3, seconds=60.0) + moments(COPY, count=2, seconds=60.0, begun=BEGUN + 180)
     )
-    assert found.cards[0].shares == {"tensor": 60, "memory": 40}
+    assert report.cards[0].shares == {"tensor": 60, "memory": 40}
 
 
 def test_a_card_that_is_lost_during_the_recording() -> None:
@@ -106,11 +106,11 @@ def test_a_card_that_is_lost_during_the_recording() -> None:
 
 
 def test_without_cards_the_host_is_reported() -> None:
-    found = build_report(moments(count=10, cpu=50.0, cores=8, memory=GIB, memory_used=GIB // 2))
-    assert found.cards == ()
-    assert found.host.cores == 8
-    assert found.host.means["cpu"] == 50
-    assert len(found.host.points) == 10
+    report = build_report(moments(count=10, cpu=50.0, cores=8, memory=GIB, memory_used=GIB // 2))
+    assert report.cards == ()
+    assert report.host.cores == 8
+    assert report.host.means["cpu"] == 50
+    assert len(report.host.points) == 10
 
 
 def test_a_recording_without_samples_has_no_report() -> None:

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from ownlab.instruments.top.nvml_child import NvmlChild
+from ownlab.instruments.top.nvml_child import GPM_PENDING, PENDING, NvmlChild
 from ownlab.instruments.top.records import Owner
 from ownlab.instruments.top.sampler import Sampler
-from ownlab.instruments.top.source import GPM_PENDING, settle
-from ownlab_guest.probe import gpm
+from ownlab.instruments.top.source import settle
 
 MIB = 1024**2
 Fake = Callable[[dict[str, Any]], dict[str, str]]
@@ -32,8 +31,8 @@ def test_the_first_complete_sample_has_saturation_and_rates(fake_nvml: Fake) -> 
     child = NvmlChild(environ)
     child.begin()
     with sampler(environ=environ, child=child) as source:
-        found = settle(source)
-    (seen,) = found.cards
+        sample = settle(source)
+    (seen,) = sample.cards
     assert seen.saturation is not None
     assert (seen.utilisation, seen.saturation.sm, seen.saturation.tensor, seen.saturation.dram) == (
         99,
@@ -44,9 +43,9 @@ def test_the_first_complete_sample_has_saturation_and_rates(fake_nvml: Fake) -> 
     assert seen.saturation.fp64 is None  # this driver does not measure it
     assert (seen.pcie_sent, seen.pcie_received) == (2 * MIB, 3 * MIB)
     assert (seen.power, seen.power_limit, seen.energy) == (129.85, 700.0, 8123.456)
-    assert found.trouble == ""
-    assert found.seconds is not None
-    assert found.host.cpu is not None
+    assert sample.trouble == ""
+    assert sample.seconds is not None
+    assert sample.host.cpu is not None
 
 
 def test_a_card_without_gpm_gives_the_reason(fake_nvml: Fake) -> None:
@@ -61,22 +60,22 @@ def test_a_process_on_a_card_belongs_to_its_notebook(fake_nvml: Fake, staged: Ca
     running = [{"pid": os.getpid(), "usedGpuMemory": 3 * MIB}, {"pid": 2**22 + 1, "usedGpuMemory": MIB}]
     environ = fake_nvml({"cards": [{"nvmlDeviceGetComputeRunningProcesses_v3": running}]})
     with sampler(lambda: {os.getpid(): ann}, environ, root=staged(os.getpid())) as source:
-        found = settle(source)
-    mine, other = found.processes
+        sample = settle(source)
+    mine, other = sample.processes
     assert (mine.pid, mine.owner, mine.here) == (os.getpid(), ann, True)
     assert mine.command.startswith(sys.executable)
     assert mine.cpu is not None
     assert (other.pid, other.here) == (2**22 + 1, False)
-    assert [each.memory for each in found.cards[0].processes or ()] == [3 * MIB, MIB]
+    assert [each.memory for each in sample.cards[0].processes or ()] == [3 * MIB, MIB]
 
 
 def test_a_machine_without_a_card_has_a_host(fake_nvml: Fake, tmp_path: Path, until: Callable[..., Any]) -> None:
     environ = {**fake_nvml({"init": 12, "cards": []}), "PATH": str(tmp_path)}
     root = tmp_path / "root"
     with sampler(environ=environ, root=root) as source:
-        found = until(lambda: (sample := source.take()).trouble != "NVML has not answered yet" and sample)
-    assert found.trouble == "no GPU was found on this machine"
-    assert found.cards == ()
+        sample = until(lambda: (latest := source.take()).trouble != "NVML has not answered yet" and latest)
+    assert sample.trouble == "no GPU was found on this machine"
+    assert sample.cards == ()
 
 
 @pytest.mark.parametrize(("vendor", "name"), [("0x1002", "2 × AMD"), ("0x8086", "2 × Intel")])
@@ -90,8 +89,8 @@ def test_cards_of_other_vendors_are_named(
             (folder / file).write_text(f"{content}\n")
     environ = {**fake_nvml({"init": 12, "cards": []}), "PATH": str(tmp_path)}
     with sampler(environ=environ, root=tmp_path / "root") as source:
-        found = until(lambda: (sample := source.take()).trouble != "NVML has not answered yet" and sample)
-    assert name in found.trouble
+        sample = until(lambda: (latest := source.take()).trouble != "NVML has not answered yet" and latest)
+    assert name in sample.trouble
 
 
 def test_the_error_of_an_installed_driver_is_passed_on(
@@ -102,5 +101,7 @@ def test_the_error_of_an_installed_driver_is_passed_on(
         until(lambda: "version mismatch" in source.take().trouble)
 
 
-def test_the_reason_for_a_first_sample_without_saturation_is_that_of_the_probe() -> None:
-    assert gpm.LATER == GPM_PENDING
+def test_a_first_sample_says_that_saturation_follows(fake_nvml: Fake, until: Callable[..., Any]) -> None:
+    with sampler(environ=fake_nvml({"cards": [{"gpm": PRODUCT}]})) as source:
+        first = until(lambda: (latest := source.take()).trouble != PENDING and latest)
+    assert [card.no_saturation for card in first.cards] == [GPM_PENDING]

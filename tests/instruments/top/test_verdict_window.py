@@ -46,20 +46,20 @@ def test_every_recorded_stream_is_expected_here() -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_card_gets_its_verdict(name: str) -> None:
-    found = verdict(stream(name))
-    assert found.code == RECORDED[name][0]
-    assert not found.inferred
-    assert found.advice
-    assert found.because
-    assert 7 < found.seconds < 9
+    result = verdict(stream(name))
+    assert result.code == RECORDED[name][0]
+    assert not result.inferred
+    assert result.advice
+    assert result.because
+    assert 7 < result.seconds < 9
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_without_gpm_the_verdict_is_inferred_and_says_probably(name: str) -> None:
-    found = verdict([without_gpm(each) for each in stream(name)])
-    assert found.code == RECORDED[name][1]
-    assert found.inferred is (found.code not in ("idle", "held"))
-    assert found.inferred is found.sentence.startswith("Probably")
+    result = verdict([without_gpm(each) for each in stream(name)])
+    assert result.code == RECORDED[name][1]
+    assert result.inferred is (result.code not in ("idle", "held"))
+    assert result.inferred is result.sentence.startswith("Probably")
 
 
 def test_a_single_sample_is_enough() -> None:
@@ -122,9 +122,9 @@ DESKTOP: dict[str, Any] = {
     ],
 )  # fmt: skip
 def test_a_card_that_was_not_recorded_gets_its_verdict(card: CardSample, code: str, words: str) -> None:
-    found = verdict(moments(card))
-    assert found.code == code
-    assert words in found.sentence
+    result = verdict(moments(card))
+    assert result.code == code
+    assert words in result.sentence
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_a_card_that_was_not_recorded_gets_its_verdict(card: CardSample, code: s
 )
 def test_why_a_card_is_starved(cpu: float, host: dict[str, Any], words: str) -> None:
     card = a_card(30.0, saturation=worked(30.0, sm=28.0), processes=(CardProcess(7, memory=GIB),))
-    found = verdict(moments(card, processes=(ProcessSample(7, cpu=cpu),), **host))
-    assert found.code == "starved"
-    assert words in found.sentence
+    result = verdict(moments(card, processes=(ProcessSample(7, cpu=cpu),), **host))
+    assert result.code == "starved"
+    assert words in result.sentence
     guess = verdict([without_gpm(each) for each in moments(card, processes=(ProcessSample(7, cpu=cpu),), **host)])
     assert guess.inferred
-    assert guess.sentence == f"Probably s{found.sentence[1:]}"
+    assert guess.sentence == f"Probably s{result.sentence[1:]}"
 
 
 # --- who holds an idle card, and how long it has been idle ------------------------------------------------------------
@@ -162,8 +162,8 @@ def held(memory: int = 20 * GIB) -> CardSample:
 def test_who_holds_an_idle_card() -> None:
     owner = Owner("r1", "/home/ada/lab/train.ipynb", "ada")
     by_lab = ProcessSample(7, command="python", owner=owner, started=BEGUN - 7200 + 10)
-    found = verdict(moments(held(), processes=(by_lab,)))
-    assert "train.ipynb of ada (pid 7, started 2 h ago) with 1 other process holds 21 GiB" in found.sentence
+    result = verdict(moments(held(), processes=(by_lab,)))
+    assert "train.ipynb of ada (pid 7, started 2 h ago) with 1 other process holds 21 GiB" in result.sentence
     by_hand = ProcessSample(7, command="python train.py", user="bob", container="0123456789abcdef")
     assert "python train.py of bob in 0123456789ab (pid 7)" in verdict(moments(held(), processes=(by_hand,))).sentence
     elsewhere = ProcessSample(7, here=False)
@@ -173,9 +173,9 @@ def test_who_holds_an_idle_card() -> None:
 def test_the_idle_time_is_exact_if_the_end_of_the_work_was_observed() -> None:
     ended = moments(a_card(saturation=worked(tensor=90.0)), count=20)
     after = moments(held(), count=600, begun=BEGUN + 20)
-    found = verdict(ended + after)
-    assert found.since == BEGUN + 20
-    assert found.sentence.endswith("nothing has run for 10 min.")
+    result = verdict(ended + after)
+    assert result.since == BEGUN + 20
+    assert result.sentence.endswith("nothing has run for 10 min.")
     unseen = verdict(after)
     assert unseen.sentence.endswith("nothing has run for at least 10 min.")
     assert unseen.since == BEGUN + 20
@@ -198,9 +198,9 @@ def test_a_short_pause_is_part_of_the_work_and_a_long_one_is_not() -> None:
 def test_the_time_before_the_work_began_does_not_count() -> None:
     before = moments(a_card(0.0, saturation=worked(0.0, sm=0.0)), count=20)
     work = moments(a_card(saturation=worked(tensor=90.0)), count=2, begun=BEGUN + 20)
-    found = verdict(before + work)
-    assert found.code == "tensor"
-    assert found.seconds == 2
+    result = verdict(before + work)
+    assert result.code == "tensor"
+    assert result.seconds == 2
 
 
 def test_old_samples_leave_the_window() -> None:
@@ -247,10 +247,10 @@ def test_verdicts_are_ordered_by_card_number() -> None:
 
 def test_a_card_that_vanishes_is_gone() -> None:
     both = moments(a_card(), a_card(index=1), count=5)
-    one = moments(a_card(), count=5, begun=BEGUN + 5)
-    found = verdicts(both + one)
-    assert [each.code for each in found] == ["small", "gone"]
-    assert "5 s ago" in found[1].sentence
+    single = moments(a_card(), count=5, begun=BEGUN + 5)
+    both_verdicts = verdicts(both + single)
+    assert [each.code for each in both_verdicts] == ["small", "gone"]
+    assert "5 s ago" in both_verdicts[1].sentence
 
 
 def test_a_driver_that_does_not_answer_makes_cards_silent_after_a_while() -> None:
@@ -259,16 +259,16 @@ def test_a_driver_that_does_not_answer_makes_cards_silent_after_a_while() -> Non
 
     before = moments(a_card(), count=5)
     assert verdict([*before, after(1)]).code == "small"
-    found = verdict([*before, after(1), after(20)])
-    assert found.code == "silent"
-    assert "for 20 s (NVML did not answer in 20 s)" in found.sentence
+    result = verdict([*before, after(1), after(20)])
+    assert result.code == "silent"
+    assert "for 20 s (NVML did not answer in 20 s)" in result.sentence
 
 
 def test_a_lost_card_is_recognised_by_its_number_and_starts_again() -> None:
     lost = moments(CardSample("", 0, lost="GPU is lost"), count=1, begun=BEGUN + 5)
-    found = verdict([*moments(a_card(), count=5), *lost])
-    assert (found.card, found.code) == ("GPU-0", "lost")
-    assert "GPU is lost" in found.sentence
+    result = verdict([*moments(a_card(), count=5), *lost])
+    assert (result.card, result.code) == ("GPU-0", "lost")
+    assert "GPU is lost" in result.sentence
     back = moments(a_card(saturation=worked(tensor=90.0)), count=1, begun=BEGUN + 6)
     assert verdict([*moments(a_card(), count=5), *lost, *back]).seconds == 1
 
@@ -277,8 +277,8 @@ def test_mig_instances_have_their_own_verdicts_and_may_disappear() -> None:
     whole = a_card(None)
     parts = [msgspec.structs.replace(a_card(None, index=0, saturation=worked(tensor=90.0)), uuid=f"MIG-{n}", parent="GPU-0")
              for n in range(2)]  # fmt: skip
-    found = verdicts(moments(whole, *parts))
-    assert [each.code for each in found] == ["split", "tensor", "tensor"]
-    assert "Split into 2 MIG instances" in found[0].sentence
+    by_device = verdicts(moments(whole, *parts))
+    assert [each.code for each in by_device] == ["split", "tensor", "tensor"]
+    assert "Split into 2 MIG instances" in by_device[0].sentence
     after = moments(whole, parts[0], begun=BEGUN + 10)
     assert [each.card for each in verdicts(moments(whole, *parts) + after)] == ["GPU-0", "MIG-0"]

@@ -22,9 +22,9 @@ def test_every_setting_is_shown_with_its_origin(world: Any) -> None:
 
 
 def test_json_output(world: Any, valid: Valid) -> None:
-    found = valid(world.run("config", "--json").stdout, "config")
-    assert {setting["name"] for setting in found["settings"]} >= {"lab.port", "units.default"}
-    assert found["files"] == [{"path": str(world.root / "config.toml"), "state": "not there"}]
+    document = valid(world.run("config", "--json").stdout, "config")
+    assert {setting["name"] for setting in document["settings"]} >= {"lab.port", "units.default"}
+    assert document["files"] == [{"path": str(world.root / "config.toml"), "state": "not there"}]
 
 
 def test_init_writes_a_file_once(world: Any) -> None:

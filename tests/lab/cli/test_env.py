@@ -15,7 +15,7 @@ Valid = Callable[[str, str], Any]
 
 
 def test_an_environment_is_added_and_removed_with_its_runtime_types(world: Any, valid: Valid) -> None:
-    assert "No environments were added" in world.run("env").stdout
+    assert "There are no environments." in world.run("env").stdout
     added = world.run("env", "add", "mine", "--python", sys.prefix)
     assert added.returncode == 0, added.stderr
     assert "Added mine: Python 3" in added.stdout

@@ -51,12 +51,12 @@ def test_terminal_output(ownlab: Ownlab, tmp_path: Path) -> None:
 
 
 def test_json_output(ownlab: Ownlab, tmp_path: Path, valid: Valid) -> None:
-    found = valid(ownlab("form", save(tmp_path / "a.ipynb"), "--json").stdout, "form")
+    document = valid(ownlab("form", save(tmp_path / "a.ipynb"), "--json").stdout, "form")
     empty = {"choices": None, "allow_input": False, "min": None, "max": None, "step": None, "placeholder": None}
     steps = {**empty, "name": "steps", "type": "integer", "value": "10", "min": 1, "max": 100, "line": 2}
     precision = {**empty, "name": "precision", "type": "dropdown", "value": "'fp16'", "choices": ["fp16", "fp32"]}
     name = {**empty, "name": "name", "type": "string", "value": '"😀"', "placeholder": "a name", "line": 4}
-    assert found == [
+    assert document == [
         {
             "cell": 1, "id": "train", "title": "## Train", "hidden": True,
             "fields": [steps, {**precision, "allow_input": True, "line": 3}, name],
@@ -80,16 +80,16 @@ def test_lone_surrogates_and_control_characters_are_replaced(ownlab: Ownlab, tmp
     ran = ownlab("form", path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "\x1b" not in ran.stdout
-    (found,) = json.loads(ownlab("form", path, "--json").stdout)
-    assert found["fields"][0]["value"] == "'\N{REPLACEMENT CHARACTER}'"
+    (form,) = json.loads(ownlab("form", path, "--json").stdout)
+    assert form["fields"][0]["value"] == "'\N{REPLACEMENT CHARACTER}'"
 
 
 def test_a_notebook_in_an_old_format(ownlab: Ownlab, tmp_path: Path) -> None:
     cell = {"cell_type": "code", "input": "x = 1 #@param", "language": "python", "metadata": {}, "outputs": []}
     path = tmp_path / "old.ipynb"
     path.write_text(json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": [cell]}]}))
-    (found,) = json.loads(ownlab("form", str(path), "--json").stdout)
-    assert [field["name"] for field in found["fields"]] == ["x"]
+    (form,) = json.loads(ownlab("form", str(path), "--json").stdout)
+    assert [field["name"] for field in form["fields"]] == ["x"]
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]", "{}", '{"nbformat": 4, "cells": 5}', '{"nbformat": 99}'])

@@ -45,36 +45,36 @@ def web(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         server.shutdown()
 
 
-def test_a_url_is_opened_in_the_running_lab(standing: World, web: tuple[str, Path], valid: Valid) -> None:
+def test_a_url_is_opened_in_the_running_lab(running_lab: World, web: tuple[str, Path], valid: Valid) -> None:
     address, folder = web
     (folder / "my work.ipynb").write_text(json.dumps(NOTEBOOK))
-    lab = standing.lab()
+    lab = running_lab.lab()
     for number, name in enumerate(("my work.ipynb", "my work (1).ipynb")):
-        ran = standing.run("open", f"{address}/my%20work.ipynb", "--folder", "work", "--json")
+        ran = running_lab.run("open", f"{address}/my%20work.ipynb", "--folder", "work", "--json")
         assert ran.returncode == 0, ran.stderr
         opened = valid(ran.stdout, "open")
-        path = standing.folder / name
+        path = running_lab.folder / name
         assert (opened["notebook"], opened["copied"], opened["colab"]) == (str(path), True, True)
         assert path.read_text() == json.dumps(NOTEBOOK), number
         assert opened["lab"]["pid"] == lab["pid"]
         assert opened["lab"]["address"] == f"{lab['url']}lab/tree/{quote(name)}?token={lab['token']}"
-        assert standing.ask("GET", f"api/contents/{quote(name)}", lab)["type"] == "notebook"
+        assert running_lab.ask("GET", f"api/contents/{quote(name)}", lab)["type"] == "notebook"
 
 
-def test_a_folder_inside_a_lab_uses_that_lab(standing: World, web: tuple[str, Path]) -> None:
+def test_a_folder_inside_a_lab_uses_that_lab(running_lab: World, web: tuple[str, Path]) -> None:
     address, folder = web
     (folder / "n.ipynb").write_text(json.dumps(NOTEBOOK))
-    below = standing.folder / "pro ject"
+    below = running_lab.folder / "pro ject"
     below.mkdir()
-    ran = standing.run("open", f"{address}/n.ipynb", "--folder", str(below))
+    ran = running_lab.run("open", f"{address}/n.ipynb", "--folder", str(below))
     assert ran.returncode == 0, ran.stderr
-    assert f"{standing.lab()['url']}lab/tree/pro%20ject/n.ipynb?token=" in ran.stdout
+    assert f"{running_lab.lab()['url']}lab/tree/pro%20ject/n.ipynb?token=" in ran.stdout
     assert f"notebook  {below / 'n.ipynb'}\n" in ran.stdout
     assert f"from      {address}/n.ipynb\n" in ran.stdout
     assert "This notebook was written for Colab" in ran.stdout
-    assert f"Stop it: ownlab down {standing.folder}" in ran.stdout
+    assert f"Stop it: ownlab down {running_lab.folder}" in ran.stdout
     # A file of the lab stays where it is.
-    ran = standing.run("open", str(below / "n.ipynb"), "--folder", "work", "--json")
+    ran = running_lab.run("open", str(below / "n.ipynb"), "--folder", "work", "--json")
     assert json.loads(ran.stdout)["copied"] is False
     assert "Saved" not in ran.stderr
     assert os.listdir(below) == ["n.ipynb"]
@@ -147,27 +147,27 @@ def test_a_lab_that_does_not_start_is_explained(world: World, valid: Valid) -> N
     assert valid(ran.stdout, "error")["error"]["exit_code"] == 3
 
 
-def test_modules_in_the_working_folder_are_not_imported(standing: World) -> None:
+def test_modules_in_the_working_folder_are_not_imported(running_lab: World) -> None:
     script = os.path.join(os.path.dirname(sys.executable), "ownlab")
-    folder = standing.folder / "strangers"
+    folder = running_lab.folder / "strangers"
     folder.mkdir()
     for name in ("click.py", "json.py", "secrets.py", "ownlab.py"):
         (folder / name).write_text("raise SystemExit('taken')")
     (folder / "n.ipynb").write_text(json.dumps(NOTEBOOK))
     ran = subprocess.run(
-        [script, "open", "n.ipynb", "--json"], cwd=folder, env=standing.env, capture_output=True, check=False
+        [script, "open", "n.ipynb", "--json"], cwd=folder, env=running_lab.env, capture_output=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["notebook"] == str(folder / "n.ipynb")
 
 
-def test_the_browser_opens_the_notebook(standing: World) -> None:
-    seen, browser = standing.root / "seen", standing.root / "browser-of-open"
+def test_the_browser_opens_the_notebook(running_lab: World) -> None:
+    seen, browser = running_lab.root / "seen", running_lab.root / "browser-of-open"
     browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.new && mv {seen}.new {seen}\n')
     browser.chmod(0o755)
-    (standing.folder / "b.ipynb").write_text(json.dumps(NOTEBOOK))
-    ran = standing.run("open", "work/b.ipynb", "--folder", "work", env={"BROWSER": str(browser)})
+    (running_lab.folder / "b.ipynb").write_text(json.dumps(NOTEBOOK))
+    ran = running_lab.run("open", "work/b.ipynb", "--folder", "work", env={"BROWSER": str(browser)})
     assert ran.returncode == 0, ran.stderr
-    led = standing.until(lambda: seen.exists() and seen.read_text())
-    assert standing.lab()["token"] not in led
+    led = running_lab.until(lambda: seen.exists() and seen.read_text())
+    assert running_lab.lab()["token"] not in led
     assert urlsplit(led).hostname == "127.0.0.1"

@@ -61,7 +61,7 @@ def test_a_run_with_parameters(world: World, valid: Valid, tmp_path: Path) -> No
     with (tmp_path / "stdin").open() as stdin:
         ran = subprocess.run(
             [sys.executable, "-m", "ownlab", *arguments],
-            stdin=stdin, capture_output=True, text=True, env=world.env, cwd="/", timeout=100, check=False,
+            stdin=stdin, capture_output=True, text=True, env=world.env, cwd="/", timeout=300, check=False,
         )  # fmt: skip
         assert os.lseek(stdin.fileno(), 0, os.SEEK_CUR) == 0
     assert ran.returncode == 0, ran.stderr
@@ -79,7 +79,7 @@ def test_a_run_with_parameters(world: World, valid: Valid, tmp_path: Path) -> No
         (("-p", "epochs=many"), UsageError, "epochs must be"),
         (("-p", "epochs"), UsageError, "NAME=VALUE"),
         (("-p", "=3"), UsageError, "NAME=VALUE"),
-        (("--parameters", "/not/there.json"), InputError, "Cannot read"),
+        (("--parameters", "/not/there.json"), InputError, "does not exist"),
         (("--parameters", "notebook"), InputError, "is not valid JSON"),
         (("--parameters", "list"), InputError, "must contain a JSON object"),
         (("--inplace", "-o", "b.ipynb"), UsageError, "cannot be combined"),
@@ -155,16 +155,16 @@ def test_an_interrupted_run_leaves_nothing_behind(world: World) -> None:
     runs = [world.start(*arguments(name)) for name in names]
     closed, terminal = in_terminal(world, *arguments("SIGHUP"))
     world.until(lambda: at_work(world, 4))
-    for one, name in zip(runs, names, strict=True):
-        one.send_signal(signal.Signals[name])
+    for run, name in zip(runs, names, strict=True):
+        run.send_signal(signal.Signals[name])
     assert b"[1/2] import time" in os.read(terminal, 1000)
     os.close(terminal)
-    outputs = [one.communicate(timeout=60) for one in (*runs, closed)]
-    assert [one.returncode for one in (*runs, closed)] == [130, 143, -signal.SIGKILL, 129]
+    outputs = [run.communicate(timeout=300) for run in (*runs, closed)]
+    assert [run.returncode for run in (*runs, closed)] == [130, 143, -signal.SIGKILL, 129]
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         assert printed(world.folder / f"{name}.ipynb") == ["at work\nKeyboardInterrupt", ""]
     for name, (out, err) in zip(names[:2], outputs, strict=False):
-        assert (out, "Traceback" in err) == ("", False)
+        assert (out, "Traceback" in err) == ("at work\n", False)
         assert f"it was interrupted\n  The outputs so far: {world.folder / name}.ipynb" in err
     world.until(lambda: world.processes() == [] and runtimes(world) == [])
 
@@ -247,3 +247,77 @@ def test_how_a_run_is_described() -> None:
     assert describe_end(REPORT) == "Done: 1 cell in 1 h 1 min, 1 failed. Written to /b.ipynb"
     waiting = RunReport("0123456789", "t", "/a", "/b", "waiting", "card 0: ann", 0.0, False, ())
     assert describe_start(waiting).startswith("The run waits for a card, as runtime 01234567.\n  reason  card 0: ann\n")
+
+
+PRINTS = """
+import sys, time
+from IPython.display import display
+print("first line", flush=True)
+print("a warning", file=sys.stderr, flush=True)
+display({"image/svg+xml": "<svg/>"}, raw=True)
+for percent in (1, 50, 100):
+    print(f"\\r{percent} %", end="", flush=True)
+print()
+open("printed", "w").close()
+import os
+while not os.path.exists("go on"): time.sleep(0.01)
+"""
+
+
+def test_output_is_printed_while_the_cell_runs(world: World) -> None:
+    path = write(world.folder, "a.ipynb", PRINTS, "6 * 7")
+    with world.start("run", str(path)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "first line\n"
+        assert process.poll() is None
+        world.until((world.folder / "printed").exists)
+        (world.folder / "go on").touch()
+        # communicate() would leave out what readline() has read ahead.
+        stdout, stderr = process.stdout.read(), process.stderr.read()
+    lines = stdout.splitlines()
+    assert lines[:3] == ["[image/svg+xml, 6 B]", "100 %", "42"]
+    assert lines[3].startswith("Done: 2 cells")
+    assert len(lines) == 4
+    heads = [line.split("]")[0] for line in stderr.splitlines()]
+    assert heads == ["[1/2", "a warning", "[1/2", "[2/2", "[2/2"]
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--json"])
+def test_output_is_not_printed(world: World, option: str) -> None:
+    path = write(world.folder, "a.ipynb", "import sys\nprint('abc')\nprint('def', file=sys.stderr)")
+    ran = world.run("run", str(path), option)
+    assert ran.returncode == 0, ran.stderr
+    assert "abc" not in ran.stdout.replace(str(path), "").replace("print('abc')", "")
+    assert "def" not in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_the_error_of_a_cell_that_may_fail_is_printed(world: World) -> None:
+    ran = world.run("run", str(write(world.folder, "a.ipynb", "1 / 0", "print('on')")), "--allow-errors")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("ZeroDivisionError: division by zero") == 1
+    assert ran.stdout.splitlines()[0] == "on"
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_run(world: World) -> None:
+    path = write(world.folder, "a.ipynb", "for n in range(20_000): print('line', n)", "open('end', 'w').close()")
+    process = world.start("run", str(path))
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(60) == 0
+    assert (world.folder / "end").exists()
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def test_force_overwrites_the_default_output(world: World) -> None:
+    path = write(world.folder, "a.ipynb", "print(1)")
+    for _ in range(2):
+        ran = world.run("run", str(path), "--force", "--quiet")
+        assert ran.returncode == 0, ran.stderr
+    assert sorted(os.listdir(world.folder)) == ["a-run.ipynb", "a.ipynb"]
+    assert world.run("run", str(path), "--quiet").returncode == 0
+    assert sorted(os.listdir(world.folder)) == ["a-run-2.ipynb", "a-run.ipynb", "a.ipynb"]

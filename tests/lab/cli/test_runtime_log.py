@@ -55,6 +55,30 @@ division by zero \ufffd
 """
 
 
+def damage(journal: JournalMaker, text: bytes) -> None:
+    """Change one byte on disk."""
+    [path] = journal.folder.glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[data.index(text)] ^= 1
+    path.write_bytes(data)
+
+
+def test_damage_is_reported_where_it_is(world: World, journal: JournalMaker) -> None:
+    damage(journal, b"epoch 1")
+    printed = world.run("runtimes", "log", "train").stdout
+    assert "[ownlab: Part of this output was damaged on disk and could not be read (" in printed
+    assert "100%\n" in printed
+    assert printed.endswith(SHOWN[SHOWN.index("42") :])
+
+
+def test_a_truncated_journal_says_so(world: World, journal: JournalMaker) -> None:
+    [path] = journal.folder.glob("*.log")
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"<Figure>")])
+    printed = world.run("runtimes", "log", "train").stdout
+    assert "epoch 1\nepoch 2\n100%\n[ownlab: Part of this output was damaged on disk and could not be read (" in printed
+
+
 def test_the_output_of_the_notebook_is_printed(world: World, journal: JournalMaker) -> None:
     for name in (journal.runtime, journal.runtime[:6], "train", "train.ipynb", "work/train.ipynb"):
         ran = world.run("runtimes", "log", name)
@@ -69,7 +93,7 @@ def test_json_output(world: World, journal: JournalMaker, valid: Valid) -> None:
     document = valid(world.run("runtimes", "log", "train", "--json").stdout, "runtimes-log")
     assert document["runtime"] == journal.runtime
     assert document["ended"] == "it was stopped"
-    assert [one["execution_count"] for one in document["cells"]] == [3, 4]
+    assert [cell["execution_count"] for cell in document["cells"]] == [3, 4]
     assert document["cells"][0]["outputs"][1]["data"]["image/png"] == PIXEL
 
 
@@ -123,15 +147,15 @@ def test_a_closed_pipe_is_not_an_error(world: World, journal: JournalMaker) -> N
     assert (ran.stdout, ran.stderr) == (SHOWN.partition("\n")[0] + "\n", "")
 
 
-def test_following_a_runtime_until_it_ends(standing: World) -> None:
-    lab = standing.lab()
-    notebook = standing.folder / "followed.ipynb"
+def test_following_a_runtime_until_it_ends(running_lab: World) -> None:
+    lab = running_lab.lab()
+    notebook = running_lab.folder / "followed.ipynb"
     notebook.write_text(json.dumps(notebook_of("a", "b")))
     body = {"path": notebook.name, "type": "notebook", "name": notebook.name, "kernel": {"name": "ownlab-cpu"}}
-    runtime = standing.ask("POST", "api/sessions", lab, body)["kernel"]["id"]
+    runtime = running_lab.ask("POST", "api/sessions", lab, body)["kernel"]["id"]
     page = StreamPage(f"ws://127.0.0.1:{lab['port']}/api/kernels/{runtime}/channels", lab["token"])
     page.until_idle(page.execute("print('before')", cell="a"))
-    log = standing.start("runtimes", "log", runtime[:8], "--follow")
+    log = running_lab.start("runtimes", "log", runtime[:8], "--follow")
     assert log.stdout is not None
     assert [log.stdout.readline() for _ in range(2)] == ["── [1] print('before') (cell a)\n", "before\n"]
     page.execute("print('one', flush=True); input('? ')", cell="b", allow_stdin=True)
@@ -139,11 +163,11 @@ def test_following_a_runtime_until_it_ends(standing: World) -> None:
     assert log.stdout.readline() == "── [*] print('one', flush=True); input('? ') (cell b)\n"
     assert log.stdout.readline() == "one\n"
     page.close()
-    standing.run("runtimes", "stop", runtime, "--now")
-    rest, trouble = log.communicate(timeout=60)
+    running_lab.run("runtimes", "stop", runtime, "--now")
+    rest, trouble = log.communicate(timeout=300)
     assert (log.returncode, trouble) == (0, ""), rest
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    found: nbformat.NotebookNode = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
-    return found
+    notebook: nbformat.NotebookNode = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
+    return notebook

@@ -27,7 +27,7 @@ def start(world: World, notebook: str, kind: str) -> str:
 def listed(world: World) -> dict[str, Any]:
     document = json.loads(world.run("runtimes", "--json").stdout)
     jsonschema.validate(document, json.loads((SCHEMAS / "runtimes.json").read_text()))
-    return {one["id"]: one for one in document["runtimes"]}
+    return {runtime["id"]: runtime for runtime in document["runtimes"]}
 
 
 def test_without_runtimes_advice_is_shown(world: World) -> None:
@@ -38,24 +38,29 @@ def test_without_runtimes_advice_is_shown(world: World) -> None:
     assert json.loads(world.run("runtimes", "--json", "usage", "--weeks", "2").stdout) == {"weeks": 2, "lines": []}
 
 
-def test_runtimes_are_listed_and_stopped(standing: World) -> None:
-    train, notes = start(standing, "deep/train.ipynb", HALF), start(standing, "notes.ipynb", "ownlab-cpu")
-    found = standing.until(lambda: (both := listed(standing)).keys() >= {train, notes} and both)
-    assert (found[train]["notebook"], found[train]["cards"][0]["parts"]) == (f"{standing.folder}/deep/train.ipynb", 6)
-    assert found[notes]["cards"] == []
-    assert found[notes]["lab"] == str(standing.folder)
-    shown = standing.run("runtimes").stdout
-    assert f"  {train[:8]} · {found[train]['person']} · Python 3 (½ × NVIDIA GeForce GTX 1080 Ti) · ½ of card" in shown
-    assert f"½ used by {found[train]['person']} (deep/train.ipynb)" in shown
+def test_runtimes_are_listed_and_stopped(running_lab: World) -> None:
+    train, notes = start(running_lab, "deep/train.ipynb", HALF), start(running_lab, "notes.ipynb", "ownlab-cpu")
+    rows = running_lab.until(lambda: (both := listed(running_lab)).keys() >= {train, notes} and both)
+    assert (rows[train]["notebook"], rows[train]["cards"][0]["parts"]) == (f"{running_lab.folder}/deep/train.ipynb", 6)
+    assert rows[notes]["cards"] == []
+    assert rows[notes]["lab"] == str(running_lab.folder)
+    shown = running_lab.run("runtimes").stdout
+    assert f"  {train[:8]} · {rows[train]['person']} · Python 3 (½ × NVIDIA GeForce GTX 1080 Ti) · ½ of card" in shown
+    assert f"½ used by {rows[train]['person']} (deep/train.ipynb)" in shown
 
-    ran = standing.run("runtimes", "stop", "train")
+    ran = running_lab.run("runtimes", "stop", "train")
     assert ran.stdout == f"deep/train.ipynb ({train[:8]}) has stopped.\n"
-    document = json.loads(standing.run("runtimes", "stop", notes[:8], "--now", "--json").stdout)
-    assert document == {"runtime": notes, "notebook": f"{standing.folder}/notes.ipynb", "told": "stop", "ends_at": None}
+    document = json.loads(running_lab.run("runtimes", "stop", notes[:8], "--now", "--json").stdout)
+    assert document == {
+        "runtime": notes,
+        "notebook": f"{running_lab.folder}/notes.ipynb",
+        "told": "stop",
+        "ends_at": None,
+    }
     jsonschema.validate(document, json.loads((SCHEMAS / "runtimes-told.json").read_text()))
-    assert listed(standing) == {}
-    assert standing.until(lambda: standing.ask("GET", "api/kernels", standing.lab()) == [])
-    usage = json.loads(standing.run("runtimes", "usage", "--json").stdout)
+    assert listed(running_lab) == {}
+    assert running_lab.until(lambda: running_lab.ask("GET", "api/kernels", running_lab.lab()) == [])
+    usage = json.loads(running_lab.run("runtimes", "usage", "--json").stdout)
     jsonschema.validate(usage, json.loads((SCHEMAS / "runtimes-usage.json").read_text()))
 
 

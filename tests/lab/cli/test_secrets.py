@@ -141,7 +141,7 @@ def type_in(home: Path, typed: bytes) -> tuple[int, str]:
     if pid == 0:
         os.environ["OWNLAB_HOME"] = str(home)
         os.execv(sys.executable, [sys.executable, "-m", "ownlab", "secrets", "set", "A"])
-    seen, deadline, sent = b"", time.monotonic() + 60, False
+    seen, deadline, sent = b"", time.monotonic() + 180, False
     try:
         while time.monotonic() < deadline:
             try:

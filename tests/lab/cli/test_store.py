@@ -36,9 +36,9 @@ def test_a_shared_store_with_limits(world: Any, valid: Valid) -> None:
 
 def test_a_shared_store_without_limits(world: Any, valid: Valid) -> None:
     ran = world.run("store", "init", "--shared", "--folder", "shared", "--json")
-    found = valid(ran.stdout, "store")
-    assert (found["limits"], found["shared"]) == (None, True)
-    assert found["folder"] == str(Path(world.root) / "shared")
+    document = valid(ran.stdout, "store")
+    assert (document["limits"], document["shared"]) == (None, True)
+    assert document["folder"] == str(Path(world.root) / "shared")
 
 
 def test_a_private_store_needs_no_init(world: Any) -> None:

@@ -36,13 +36,13 @@ def test_types_are_listed_written_and_removed(world: Any, valid: Valid) -> None:
 
 
 def test_json_output(world: Any, valid: Valid) -> None:
-    found = valid(world.run("types", "refresh", "--json").stdout, "types")
-    assert [listed["type"]["label"] for listed in found["types"]][:3] == [
+    document = valid(world.run("types", "refresh", "--json").stdout, "types")
+    assert [listed["type"]["label"] for listed in document["types"]][:3] == [
         "Python 3 (CPU)",
         f"Python 3 (1 × {CARD})",
         f"Python 3 (½ × {CARD})",
     ]
-    assert all(listed["written"] for listed in found["types"])
+    assert all(listed["written"] for listed in document["types"])
 
 
 def test_types_of_removed_cards_are_reported(world: Any, machines: Path) -> None:
@@ -74,3 +74,13 @@ def test_in_a_read_only_installation(world: Any) -> None:
     assert len(os.listdir(f"{own}/kernels")) == 5
     assert stat.S_IMODE(os.stat(world.env["OWNLAB_HOME"]).st_mode) == 0o700
     assert "JUPYTER_PATH" not in world.run("types").stdout
+
+
+@pytest.mark.parametrize("name", ["ownlab-cpu", "cpu", "python3"])
+def test_every_name_of_a_type_is_accepted_by_run(world: Any, name: str) -> None:
+    (world.folder / "n.ipynb").write_text(
+        '{"cells": [], "metadata": {"kernelspec": {"name": "ownlab-cpu"}}, "nbformat": 4, "nbformat_minor": 5}'
+    )
+    assert "ownlab-cpu" in world.run("types").stdout
+    ran = world.run("run", "-t", name, "work/n.ipynb")
+    assert ran.returncode == 0, ran.stderr

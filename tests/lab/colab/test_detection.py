@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ownlab.lab.colab.detection import accelerator_of, gpu_type_of, wants_colab
+from ownlab.lab.colab.detection import accelerator_of, gpu_type_of, lacks_colab, wants_colab
 
 
 def of(*sources: str | list[str], metadata: object = None, kind: str = "code") -> dict[str, Any]:
@@ -107,3 +107,14 @@ def test_damaged_notebooks_request_nothing(damaged: dict[str, Any]) -> None:
 )
 def test_the_requested_accelerator(metadata: dict[str, Any], accelerator: str | None, card: str | None) -> None:
     assert (accelerator_of(of(metadata=metadata)), gpu_type_of(of(metadata=metadata))) == (accelerator, card)
+
+
+def test_errors_of_a_missing_google_colab() -> None:
+    line = "\x1b[0;32m----> 1\x1b[0m \x1b[38;5;28;01mfrom\x1b[39;00m google\x1b[38;5;241m.\x1b[39mcolab import drive"
+    assert lacks_colab("ModuleNotFoundError", "No module named 'google.colab'", [])
+    assert lacks_colab("ModuleNotFoundError", "No module named 'google.colab.patches'", [])
+    assert lacks_colab("ImportError", "cannot import name 'colab' from 'google' (unknown location)", [])
+    assert lacks_colab("ModuleNotFoundError", "No module named 'google'", [line])
+    assert not lacks_colab("ModuleNotFoundError", "No module named 'google'", ["import google.protobuf"])
+    assert not lacks_colab("ModuleNotFoundError", "No module named 'google.colaboratory'", [])
+    assert not lacks_colab("ValueError", "No module named 'google.colab'", [line])

@@ -10,11 +10,11 @@ from ownlab.lab.forms.grammar import Field, Form, Markdown, parse_form
 
 
 def form_of(source: str, **metadata: Any) -> Form:
-    found = parse_form(source, metadata)
-    assert found is not None
-    for field in found.fields:
+    form = parse_form(source, metadata)
+    assert form is not None
+    for field in form.fields:
         assert source[field.start : field.end] == field.value
-    return found
+    return form
 
 
 def field_of(source: str) -> Field:
@@ -23,8 +23,8 @@ def field_of(source: str) -> Field:
 
 
 def names_of(source: str) -> list[str]:
-    found = parse_form(source)
-    return [field.name for field in found.fields] if found else []
+    form = parse_form(source)
+    return [field.name for field in form.fields] if form else []
 
 
 @pytest.mark.parametrize(

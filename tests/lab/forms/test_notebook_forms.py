@@ -33,12 +33,14 @@ def test_only_code_has_forms() -> None:
         code("1"),
         code(["#@title C\n", "x = 1 #@param"], metadata={"id": "colab's", "cellView": "form"}),
     )
-    found = find_forms(notebook)
-    assert [(one.cell, one.id, one.form.title, one.form.hidden) for one in found] == [
+    forms = find_forms(notebook)
+    assert [
+        (found_form.cell, found_form.id, found_form.form.title, found_form.form.hidden) for found_form in forms
+    ] == [
         (2, "b", "B", False),
         (4, "colab's", "C", True),
     ]
-    assert found[1].form.fields[0].start == len("#@title C\nx = ")
+    assert forms[1].form.fields[0].start == len("#@title C\nx = ")
 
 
 @pytest.mark.parametrize("cells", [None, 1, {}, "#@title A"])
@@ -58,13 +60,16 @@ def test_damaged_cells_are_skipped() -> None:
         {"cell_type": "code"},
         {"source": "#@title A"},
     ]
-    found = find_forms(notebook_of(*damaged, code("#@title B", metadata=None, id=5)))
-    assert [(one.cell, one.id) for one in found] == [(len(damaged), None)]
+    forms = find_forms(notebook_of(*damaged, code("#@title B", metadata=None, id=5)))
+    assert [(found_form.cell, found_form.id) for found_form in forms] == [(len(damaged), None)]
 
 
 def test_parameters_come_by_name_in_the_order_of_their_first_places() -> None:
     notebook = notebook_of(code(f"b = 1 #@param\n{STEPS}"), code("a = 1 #@param\nb = 2 #@param", id="i"))
-    assert [(one.name, [(place.cell, place.id) for place in one.locations]) for one in find_parameters(notebook)] == [
+    assert [
+        (parameter.name, [(place.cell, place.id) for place in parameter.locations])
+        for parameter in find_parameters(notebook)
+    ] == [
         ("b", [(0, None), (1, "i")]),
         ("steps", [(0, None)]),
         ("a", [(1, "i")]),

@@ -59,15 +59,15 @@ def in_node(*, values: Sequence[Any] = (), writes: Sequence[Any] = ()) -> dict[s
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[Any]] = json.loads(done.stdout)
-    return found
+    answers: dict[str, list[Any]] = json.loads(done.stdout)
+    return answers
 
 
 def as_the_page_gets_it(source: str) -> dict[str, Any]:
     form = parse_form(source)
     assert isinstance(form, Form)
-    found: dict[str, Any] = json.loads(encode_json(in_utf16(source, form)))
-    return found
+    document: dict[str, Any] = json.loads(encode_json(in_utf16(source, form)))
+    return document
 
 
 def test_values_are_shown_and_written_as_the_table_says() -> None:
@@ -84,9 +84,9 @@ def test_a_field_that_is_written_leaves_what_the_server_would_read() -> None:
         for number, texts in enumerate(WRITTEN)
         for text in texts
     ]
-    for step, found in zip(steps, in_node(writes=steps)["writes"], strict=True):
+    for step, result in zip(steps, in_node(writes=steps)["writes"], strict=True):
         field = fields[step["field"]]
         units = SOURCE.encode("utf-16-le")
         made = units[: 2 * field["start"]] + step["text"].encode("utf-16-le") + units[2 * field["end"] :]
-        assert found["made"] == found["edited"] == made.decode("utf-16-le")
-        assert found["form"] == as_the_page_gets_it(found["made"])
+        assert result["made"] == result["edited"] == made.decode("utf-16-le")
+        assert result["form"] == as_the_page_gets_it(result["made"])

@@ -126,9 +126,11 @@ def test_a_changed_field_changes_only_its_own_value(source: str, given_text: str
     changed = written(source, field, text)
     again = fields_of(changed)
     assert without_values(parse_form(changed)) == without_values(parse_form(source))
-    assert [one.value for one in again] == [text if one is field else one.value for one in fields]
+    assert [each.value for each in again] == [text if each is field else each.value for each in fields]
     moved = len(text) - len(field.value)
-    assert [one.start for one in again] == [one.start + (moved if one.start > field.start else 0) for one in fields]
+    assert [each.start for each in again] == [
+        each.start + (moved if each.start > field.start else 0) for each in fields
+    ]
 
 
 @often
@@ -139,7 +141,7 @@ def test_a_written_value_reads_back(source: str, given_text: str) -> None:
             text = to_source(field, given_text)
         except UsageError:
             continue
-        (again,) = [one for one in fields_of(written(source, field, text)) if one.start == field.start]
+        (again,) = [each for each in fields_of(written(source, field, text)) if each.start == field.start]
         assert again.value == text
         if field.type in ("string", "date"):
             assert displayed_value(again) == given_text
@@ -172,6 +174,6 @@ def test_parameters_are_set_only_in_their_fields(cells: list[str], as_lines: boo
         return
     for old, new in zip(before["cells"], notebook["cells"], strict=True):
         assert type(old["source"]) is type(new["source"])
-    assert [[place.cell for place in one.locations] for one in find_parameters(notebook)] == [
-        [place.cell for place in one.locations] for one in find_parameters(before)
+    assert [[place.cell for place in parameter.locations] for parameter in find_parameters(notebook)] == [
+        [place.cell for place in parameter.locations] for parameter in find_parameters(before)
     ]

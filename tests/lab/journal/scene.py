@@ -21,6 +21,7 @@ class Scene:
         self.records: list[Record] = []
         self.steps: list[Step] = []
         self.launch = 0
+        self._requests: dict[str, dict[str, str]] = {}  # header by message id
         self.restart()
 
     def restart(self) -> None:
@@ -48,7 +49,7 @@ class Scene:
     ) -> str:
         """The kernel says something."""
         header = self._header(kind, f"kernel-{self.launch}")
-        parts = (header, {"msg_id": parent}, metadata, content)
+        parts = (header, self._requests.get(parent, {"msg_id": parent}), metadata, content)
         message = dict(zip(("header", "parent_header", "metadata", "content"), parts, strict=True))
         self._add(self._record(channel, False, *parts), ["message", {"channel": channel, **message}])
         return str(header["msg_id"])
@@ -129,6 +130,7 @@ class Scene:
         header = self._header(kind, "page")
         message = {"header": header, "metadata": metadata, "content": content}
         self._add(self._record("shell", True, header, {}, metadata, content), [step, message])
+        self._requests[header["msg_id"]] = header
         return header["msg_id"]
 
 

@@ -31,7 +31,7 @@ def cell_of(scene: Scene, cell: str) -> str:
     return "".join(output["text"] for output in fold_of(scene.records).by_cell[cell].outputs.as_json())
 
 
-def said_by_page(scene: Scene, outputs: list[str], echo: bool = True) -> None:
+def sent_by_page(scene: Scene, outputs: list[str], echo: bool = True) -> None:
     """A page tells the kernel what its Output widget shows, and the kernel tells it to everybody."""
     state = {"outputs": [{"output_type": "stream", "name": "stdout", "text": text} for text in outputs]}
     request = scene.call("w", {"method": "update", "state": state, "buffer_paths": []})
@@ -71,8 +71,12 @@ def test_buffers_are_inserted_and_removed_as_ipywidgets_does() -> None:
     )
     reported, buffers = comms.states()
     assert reported["states"]["w"]["state"] == {**SLIDER, "list": [1, None], "deep": {}}
-    found = dict(zip(map(tuple, reported["buffer_paths"]), buffers, strict=True))
-    assert found == {("w", "state", "list", 1): b"one", ("w", "state", "deep", "y"): b"3", ("w", "state", "x"): b"two"}
+    by_path = dict(zip(map(tuple, reported["buffer_paths"]), buffers, strict=True))
+    assert by_path == {
+        ("w", "state", "list", 1): b"one",
+        ("w", "state", "deep", "y"): b"3",
+        ("w", "state", "x"): b"two",
+    }
 
 
 def test_the_state_can_be_dumped_and_loaded() -> None:
@@ -86,8 +90,8 @@ def test_the_state_can_be_dumped_and_loaded() -> None:
     state, buffers = comms.dump()
     again = Comms(LIMIT)
     again.load(json.loads(json.dumps(state)), buffers)
-    for one in (comms, again):
-        assert one.capture("request", "stream", {"name": "stdout", "text": "X"}, 1)
+    for registry in (comms, again):
+        assert registry.capture("request", "stream", {"name": "stdout", "text": "X"}, 1)
     assert again.states() == comms.states()
     assert again.info() == comms.info()
     assert again.capturing() == {"o": "request"}
@@ -113,7 +117,7 @@ def test_late_updates_from_a_page_change_nothing() -> None:
     scene.stream(request, "one\n")
     scene.stream(request, "two\n")
     # The page has seen the first line alone, and is closed before it can tell of the second.
-    said_by_page(scene, ["one\n"])
+    sent_by_page(scene, ["one\n"])
     assert outputs_of(scene) == "one\ntwo\n"
     scene.stream(request, "three\n")
     assert outputs_of(scene) == "one\ntwo\nthree\n"
@@ -126,7 +130,7 @@ def test_updates_by_the_kernel_itself_count() -> None:
     scene.update("w", request, msg_id=request)
     scene.stream(request, "one\n")
     scene.update("w", request, outputs=[{"output_type": "stream", "name": "stdout", "text": "set\n"}])
-    said_by_page(scene, ["one\n"])
+    sent_by_page(scene, ["one\n"])
     assert outputs_of(scene) == "set\n"
     # The answer to request_state tells what the kernel has heard from pages.
     scene.update("w", request, outputs=[], _model_name="OutputModel", msg_id=request)
@@ -136,7 +140,7 @@ def test_updates_by_the_kernel_itself_count() -> None:
 def test_outputs_known_only_to_a_page_are_taken_from_it() -> None:
     scene = Scene()
     scene.widget("w", scene.execute("a"))
-    said_by_page(scene, ["from the page"], echo=False)
+    sent_by_page(scene, ["from the page"], echo=False)
     assert outputs_of(scene) == "from the page"
 
 

@@ -45,7 +45,7 @@ class Notebook:
         self.launch += 1
         self.event("kernel", launch=self.launch)
 
-    def say(self, channel: str, kind: str, content: dict[str, Any], parent: str = "", **more: Any) -> None:
+    def record(self, channel: str, kind: str, content: dict[str, Any], parent: str = "", **more: Any) -> None:
         number = len(self.records) + 1
         to_kernel = kind in ("execute_request", "input_reply")
         session = "page" if to_kernel else f"kernel{self.launch}"
@@ -56,48 +56,48 @@ class Notebook:
             "date": "2026-01-01",
         }
         objects = (header, {"msg_id": parent} if parent else {}, more.get("metadata", {}), content)
-        parts = (*(json.dumps(one).encode() for one in objects), *more.get("buffers", ()))
+        parts = (*(json.dumps(part).encode() for part in objects), *more.get("buffers", ()))
         self.records.append(Record(number, channel, to_kernel, float(number), parts))
 
     def run(self) -> None:
         """One cell, from its request to its end; sometimes the kernel dies in it."""
         chance, request = self.chance, f"request{len(self.records)}"
         metadata = {"cellId": f"cell{chance.randrange(6)}", "recordTiming": chance.random() < 0.5}
-        self.say("shell", "execute_request", {"code": "x"}, msg_id=request, metadata=metadata)
-        self.say("iopub", "status", {"execution_state": "busy"}, request)
+        self.record("shell", "execute_request", {"code": "x"}, msg_id=request, metadata=metadata)
+        self.record("iopub", "status", {"execution_state": "busy"}, request)
         self.count += 1
-        self.say("iopub", "execute_input", {"code": "x", "execution_count": self.count}, request)
+        self.record("iopub", "execute_input", {"code": "x", "execution_count": self.count}, request)
         for _ in range(chance.randrange(30)):
-            self.speak(request)
+            self.print_or_display(request)
         if chance.random() < 0.1:
             self.event("kernel-ended", why="killed")
             self.start()
             return
-        self.say("shell", "execute_reply", {"status": "ok", "execution_count": self.count}, request)
-        self.say("iopub", "status", {"execution_state": "idle"}, request)
+        self.record("shell", "execute_reply", {"status": "ok", "execution_count": self.count}, request)
+        self.record("iopub", "status", {"execution_state": "idle"}, request)
 
-    def speak(self, request: str) -> None:
+    def print_or_display(self, request: str) -> None:
         chance = self.chance
         kind = chance.choice(
             ["stream", "stream", "stream", "display_data", "update_display_data", "clear_output", "comm"]
         )
         if kind == "stream":
             text = "".join(chance.choice(["ab", "\n", "\r", "\b", "é😀"]) for _ in range(chance.randrange(1, 9)))
-            self.say("iopub", kind, {"name": chance.choice(["stdout", "stderr"]), "text": text}, request)
+            self.record("iopub", kind, {"name": chance.choice(["stdout", "stderr"]), "text": text}, request)
         elif kind == "clear_output":
-            self.say("iopub", kind, {"wait": chance.random() < 0.5}, request)
+            self.record("iopub", kind, {"wait": chance.random() < 0.5}, request)
         elif kind == "comm":
             comm = {"comm_id": f"c{chance.randrange(4)}", "target_name": "jupyter.widget"}
             state = {"_model_name": "IntProgressModel", "value": chance.random()}
             data = {"state": state, "method": "update", "buffer_paths": [["raw"]]}
             buffers = (chance.randbytes(9),)
-            self.say(
+            self.record(
                 "iopub", chance.choice(["comm_open", "comm_msg"]), {**comm, "data": data}, request, buffers=buffers
             )
         else:
             shown = {"data": {"image/png": "A" * chance.randrange(2000)}, "metadata": {}}
             named = {"transient": {"display_id": f"d{chance.randrange(3)}"}}
-            self.say("iopub", kind, {**shown, **named}, request)
+            self.record("iopub", kind, {**shown, **named}, request)
 
 
 def a_notebook(seed: int, cells: int = 40) -> list[Record]:
@@ -116,8 +116,8 @@ def folded(records: Iterable[Record]) -> JournalState:
 
 def answers(fold: JournalState) -> Any:
     """Everything that can be asked of it."""
-    executions = [(one.dump(), one.outputs.as_json()) for one in fold.executions.values()]
-    cells = {cell: one.msg_id for cell, one in fold.by_cell.items()}
+    executions = [(execution.dump(), execution.outputs.as_json()) for execution in fold.executions.values()]
+    cells = {cell: execution.msg_id for cell, execution in fold.by_cell.items()}
     return fold.position, fold.dump(), executions, cells, fold.comms.states(), fold.comms.info()
 
 
@@ -143,7 +143,7 @@ def in_a_child(work: Callable[[], object]) -> int:
 
 
 def wait_for_compaction(folder: Path, beyond: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while compacted_to(folder) <= beyond:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -169,9 +169,9 @@ def test_compaction_does_not_change_the_state(tmp_path: Path, seed: int) -> None
 
 def test_the_journal_becomes_small(tmp_path: Path) -> None:
     notebook = Notebook(0)
-    notebook.say("shell", "execute_request", {"code": ""}, msg_id="r", metadata={"cellId": "c"})
+    notebook.record("shell", "execute_request", {"code": ""}, msg_id="r", metadata={"cellId": "c"})
     for step in range(5_000):
-        notebook.say("iopub", "stream", {"name": "stderr", "text": f"\r{step:5d} of 5000"}, "r")
+        notebook.record("iopub", "stream", {"name": "stderr", "text": f"\r{step:5d} of 5000"}, "r")
     write(tmp_path, notebook.records, 100_000)
     before = sum(path.stat().st_size for path in tmp_path.iterdir())
     compact(tmp_path, CELL)
@@ -294,7 +294,7 @@ def test_two_compactions_do_not_collide(tmp_path: Path) -> None:
     write(tmp_path, records)
     argv = [sys.executable, "-m", "ownlab.lab.journal.compaction", str(tmp_path), "256"]
     both = [subprocess.Popen(argv) for _ in range(2)]
-    assert [one.wait(60) for one in both] == [0, 0]
+    assert [process.wait(60) for process in both] == [0, 0]
     assert answers(folded(records_after(tmp_path, 0))) == answers(folded(records))
 
 

@@ -39,14 +39,14 @@ def play(scenes: list[list[Any]]) -> list[Any]:
         ["node", str(script), str(MODULES)], input=json.dumps(scenes), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    found: list[Any] = json.loads(done.stdout)
-    for scene in found:
+    played: list[Any] = json.loads(done.stdout)
+    for scene in played:
         for cell in scene["cells"].values():
             # A result that changes a display leaves its count there, which nbformat does not allow.
             for output in cell["outputs"]:
                 if output["output_type"] == "display_data":
                     output.pop("execution_count", None)
-    return found
+    return played
 
 
 def shown(fold: JournalState, cells: list[str]) -> dict[str, Any]:
@@ -88,18 +88,18 @@ def moment_of(scene: Scene, seed: int) -> int:
 
 def test_the_state_equals_jupyterlabs() -> None:
     scenes = [random_scene(seed, 80) for seed in range(SCENES)]
-    for seed, (scene, found) in enumerate(zip(scenes, play([steps_of(scene) for scene in scenes]), strict=True)):
-        assert shown(fold_of(scene.records), list(found["cells"])) == found["cells"], f"seed {seed}"
+    for seed, (scene, played) in enumerate(zip(scenes, play([steps_of(scene) for scene in scenes]), strict=True)):
+        assert shown(fold_of(scene.records), list(played["cells"])) == played["cells"], f"seed {seed}"
 
 
 def test_output_widgets_capture_as_in_jupyterlab() -> None:
     scenes = [random_scene(seed, 80, widgets=True) for seed in range(SCENES)]
-    for seed, (scene, found) in enumerate(zip(scenes, play([steps_of(scene) for scene in scenes]), strict=True)):
+    for seed, (scene, played) in enumerate(zip(scenes, play([steps_of(scene) for scene in scenes]), strict=True)):
         fold = fold_of(scene.records)
-        assert shown(fold, list(found["cells"])) == found["cells"], f"seed {seed}"
+        assert shown(fold, list(played["cells"])) == played["cells"], f"seed {seed}"
         states = fold.comms.states()[0]["states"]
         widgets = {key: state["state"]["outputs"] for key, state in states.items()}
-        assert widgets == {key: found["widgets"][key] for key in widgets}, f"seed {seed}"
+        assert widgets == {key: played["widgets"][key] for key in widgets}, f"seed {seed}"
 
 
 def test_a_page_that_connects_later_shows_the_same() -> None:
@@ -110,6 +110,6 @@ def test_a_page_that_connects_later_shows_the_same() -> None:
         attached(fold_of(scene.records[:moment])) + steps_of(scene, moment)
         for scene, moment in zip(scenes, moments, strict=True)
     ]
-    for seed, (scene, found) in enumerate(zip(scenes, play(late), strict=True)):
-        expected = shown(fold_of(scene.records), list(found["cells"]))
-        assert expected == found["cells"], f"seed {seed}, from {moments[seed]}"
+    for seed, (scene, played) in enumerate(zip(scenes, play(late), strict=True)):
+        expected = shown(fold_of(scene.records), list(played["cells"]))
+        assert expected == played["cells"], f"seed {seed}, from {moments[seed]}"

@@ -134,9 +134,9 @@ def test_the_state_can_be_dumped_and_loaded() -> None:
     prints(outputs, "abc\r", "stderr")
     again = Outputs(LIMIT)
     again.load(json.loads(json.dumps(outputs.dump())))
-    for one in (outputs, again):
-        prints(one, "X", "stderr")
-        one.update("id", {"data": {"text/plain": "two"}, "metadata": {}}, 3)
-        shows(one, "y" * 6_000)
+    for target in (outputs, again):
+        prints(target, "X", "stderr")
+        target.update("id", {"data": {"text/plain": "two"}, "metadata": {}}, 3)
+        shows(target, "y" * 6_000)
     assert again.as_json() == outputs.as_json()
     assert again.display_ids == outputs.display_ids

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,8 @@ def test_damage_before_the_position_does_not_matter(tmp_path: Path, wrong: bytes
     path = tmp_path / segment_name(6)
     path.write_bytes(path.read_bytes()[:4] + wrong + path.read_bytes()[8:])
     read = list(records_after(tmp_path, 7))
-    assert numbers(read) == [10, 11, 12]
-    assert damage(read) == [(8, 10)]
+    assert numbers(read) == [8, 9, 10, 11, 12]
+    assert damage(read) == []
     assert numbers(records_after(tmp_path, 10)) == [11, 12]
 
 
@@ -115,7 +116,7 @@ def test_a_tail_continues_where_it_was(tmp_path: Path) -> None:
     writer = JournalWriter(str(tmp_path), segment_bytes=1000)
     tail, number = Tail(tmp_path), 0
     for size in (0, 1, 1, 7, 0, 30, 2, 100):
-        batch = [stream_record(number + one) for one in range(1, size + 1)]
+        batch = [stream_record(number + offset) for offset in range(1, size + 1)]
         number += size
         for record in batch:
             writer.write([record])
@@ -205,7 +206,7 @@ def test_a_damaged_record_is_reported_and_the_others_are_read(tmp_path: Path) ->
     assert read[1].at == path.stat().st_mtime
 
 
-def test_after_an_invalid_size_reading_continues_with_the_next_segment(tmp_path: Path) -> None:
+def test_after_an_invalid_size_reading_continues_with_the_next_record(tmp_path: Path) -> None:
     size = len(b"".join(encode([stream_record(1)])))
     write(tmp_path, range(1, 13))
     path = tmp_path / segment_name(6)
@@ -213,8 +214,9 @@ def test_after_an_invalid_size_reading_continues_with_the_next_segment(tmp_path:
     for wrong in (b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x05\0\0\0", b"\x01\x01\0\0"):
         path.write_bytes(whole[: size + 4] + wrong + whole[size + 8 :])
         read = list(records_after(tmp_path, 0))
-        assert numbers(read) == [1, 2, 3, 4, 5, 6, 10, 11, 12]
-        assert damage(read) == [(7, 10)]
+        assert numbers(read) == list(range(1, 13))
+        assert damage(read) == [(7, 7)]
+        assert json_object(read[6].parts[0])["bytes"] == size
 
 
 def test_damage_at_the_end_is_reported_when_a_record_follows(tmp_path: Path) -> None:
@@ -231,6 +233,50 @@ def test_damage_at_the_end_is_reported_when_a_record_follows(tmp_path: Path) -> 
     assert damage(read) == [(5, 5)]
     assert numbers(tail.read()) == []
     tail.close()
+
+
+@pytest.mark.parametrize("wrong", [b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x05\0\0\0"])
+def test_an_invalid_size_in_the_newest_segment_hides_nothing(tmp_path: Path, wrong: bytes) -> None:
+    """Even if the size is so large that the record could still be being written."""
+    size = len(b"".join(encode([stream_record(1)])))
+    write(tmp_path, range(1, 6))
+    path = tmp_path / segment_name(1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: size + 4] + wrong + whole[size + 8 :])
+    read = list(records_after(tmp_path, 0))
+    assert numbers(read) == [1, 2, 3, 4, 5]
+    assert damage(read) == [(2, 2)]
+
+
+def test_bytes_that_were_cut_out_or_inserted(tmp_path: Path) -> None:
+    size = len(b"".join(encode([stream_record(1)])))
+    write(tmp_path, range(1, 6))
+    path = tmp_path / segment_name(1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: size + 50] + whole[3 * size + 70 :])
+    read = list(records_after(tmp_path, 0))
+    assert (numbers(read), damage(read)) == ([1, 4, 5], [(2, 4)])
+    path.write_bytes(whole[:size] + os.urandom(3000) + bytes(3000) + whole[:size] + whole[size:])
+    assert list(records_after(tmp_path, 0)) == [stream_record(number) for number in range(1, 6)], "nothing is lost"
+
+
+def test_what_cannot_be_read_at_the_end_is_counted(tmp_path: Path) -> None:
+    write(tmp_path, range(1, 6))
+    path = tmp_path / segment_name(1)
+    size = path.stat().st_size // 5
+    os.truncate(path, 5 * size - 30)
+    tail = Tail(tmp_path)
+    assert numbers(tail.read(final=True)) == [1, 2, 3, 4]
+    assert tail.unread_bytes == size - 30
+    tail.close()
+
+
+def test_a_large_hole_is_passed_quickly(tmp_path: Path) -> None:
+    path, before, after = tmp_path / segment_name(1), stream_record(1), stream_record(3)
+    path.write_bytes(b"".join(encode([before])) + bytes(64 << 20) + b"".join(encode([after])))
+    begun = time.process_time()
+    assert numbers(records_after(tmp_path, 0)) == [1, 2, 3]
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(("first", "missing"), [(1, (1, 5)), (6, (6, 10))])

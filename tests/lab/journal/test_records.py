@@ -7,6 +7,7 @@ import random
 import pytest
 
 from ownlab.lab.journal.records import CHANNELS, EVENT, Damaged, Record, decode, encode, event, json_object
+from ownlab.text import text, unpack_texts
 
 
 def some_records(seed: int, count: int = 30) -> list[Record]:
@@ -67,6 +68,13 @@ def test_an_event_is_one_object() -> None:
     record = event(9, 2.0, "lost", count=3, why="No space left on device")
     assert (record.number, record.channel, record.to_kernel) == (9, EVENT, False)
     assert json_object(record.parts[0]) == {"event": "lost", "count": 3, "why": "No space left on device"}
+
+
+def test_the_reason_of_an_event_keeps_its_template() -> None:
+    why = text("the kernel died ({exit})", exit="signal 9")
+    content = unpack_texts(json_object(event(9, 2.0, "ended", why=why).parts[0]))
+    assert content == {"event": "ended", "why": "the kernel died (signal 9)"}
+    assert content["why"].template == why.template
 
 
 @pytest.mark.parametrize("part", [b"", b"[1]", b"null", b"\xff", b"{", b'"x"'])

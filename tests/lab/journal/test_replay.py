@@ -14,15 +14,15 @@ from ownlab.lab.journal.state import JournalState
 
 def everything(fold: JournalState) -> dict[str, Any]:
     """Return everything that a journal state can be asked for."""
-    found: dict[str, Any] = {"comms": fold.comms.states(), "info": fold.comms.info(), "hooks": fold.comms.capturing()}
+    state: dict[str, Any] = {"comms": fold.comms.states(), "info": fold.comms.info(), "hooks": fold.comms.capturing()}
     for name in ("position", "launch", "kernel_session", "ended", "changed_at"):
-        found[name] = getattr(fold, name)
-    found["cells"] = {cell: execution.msg_id for cell, execution in fold.by_cell.items()}
+        state[name] = getattr(fold, name)
+    state["cells"] = {cell: execution.msg_id for cell, execution in fold.by_cell.items()}
     for request, execution in fold.executions.items():
         kept = {name: value for name, value in vars(execution).items() if name != "outputs"}
-        found[request] = {**kept, "request": list(execution.request), "outputs": execution.outputs.dump()}
-        found[f"{request} again"] = replay(fold, execution)
-    return found
+        state[request] = {**kept, "request": list(execution.request), "outputs": execution.outputs.dump()}
+        state[f"{request} again"] = replay(fold, execution)
+    return state
 
 
 def test_a_state_from_compacted_records_is_the_same_and_continues_the_same() -> None:
@@ -60,7 +60,7 @@ def test_a_running_cell_is_replayed_with_its_input_request_last() -> None:
     question = scene.ask(request, "name:")
     fold = fold_of(scene.records)
     reported = replay(fold, fold.by_cell["a"])
-    assert [(one.channel, one.header["msg_type"], one.content) for one in reported] == [
+    assert [(message.channel, message.header["msg_type"], message.content) for message in reported] == [
         ("iopub", "status", {"execution_state": "busy"}),
         ("iopub", "execute_input", {"code": "x", "execution_count": 3}),
         ("iopub", "stream", {"name": "stdout", "text": "10%\r1"}),
@@ -70,9 +70,9 @@ def test_a_running_cell_is_replayed_with_its_input_request_last() -> None:
     ]
     # The answer names the question by its id.
     assert reported[-1].header["msg_id"] == question
-    assert {one.header["session"] for one in reported} == {"kernel-1"}
-    assert {one.parent["msg_id"] for one in reported} == {request}
-    assert len({one.header["msg_id"] for one in reported}) == len(reported)
+    assert {message.header["session"] for message in reported} == {"kernel-1"}
+    assert {message.parent["msg_id"] for message in reported} == {request}
+    assert len({message.header["msg_id"] for message in reported}) == len(reported)
     assert reported == replay(fold, fold.by_cell["a"])
 
 
@@ -93,6 +93,6 @@ def test_a_help_page_is_replayed_once_in_order() -> None:
     scene.idle(request)
     fold = fold_of(scene.records)
     reported = replay(fold, fold.by_cell["a"])
-    kinds = [one.header["msg_type"] for one in reported]
+    kinds = [message.header["msg_type"] for message in reported]
     assert kinds == ["status", "execute_input", "display_data", "stream", "execute_reply", "status"]
     assert reported[4].content["payload"] == payload[1:]

@@ -10,9 +10,11 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 from tests.lab.journal.scene import Scene, fold_of, random_scene
 
+from ownlab.lab.journal.death import Death
 from ownlab.lab.journal.execution import Execution
 from ownlab.lab.journal.records import Record
 from ownlab.lab.journal.state import JournalState
+from ownlab.text import Text, text
 
 
 def newest(scene: Scene, cell: str = "a") -> Execution:
@@ -20,7 +22,16 @@ def newest(scene: Scene, cell: str = "a") -> Execution:
 
 
 def texts(execution: Execution) -> list[str]:
-    return [output.get("text") or output["data"]["text/plain"] for output in execution.outputs.as_json()]
+    outputs = [output for output in execution.outputs.as_json() if output["output_type"] != "error"]
+    return [output.get("text") or output["data"]["text/plain"] for output in outputs]
+
+
+def notes(fold: JournalState) -> dict[str, list[tuple[str, str]]]:
+    """The errors of each cell."""
+    return {
+        cell: [(one["ename"], one["evalue"]) for one in execution.outputs.as_json() if one["output_type"] == "error"]
+        for cell, execution in fold.by_cell.items()
+    }
 
 
 def test_an_execution_is_done_with_both_reply_and_idle_in_either_order() -> None:
@@ -52,7 +63,7 @@ def test_a_cell_executed_again_while_running_shows_only_the_second() -> None:
     second = scene.execute("a")
     scene.stream(first, "still first")
     assert texts(newest(scene)) == []
-    assert [one.msg_id for one in fold_of(scene.records).running] == [first, second]
+    assert [execution.msg_id for execution in fold_of(scene.records).running] == [first, second]
     scene.finish(first)
     scene.begin(second)
     scene.stream(second, "second")
@@ -128,24 +139,30 @@ def test_a_runtime_that_died_silently_leaves_notes_in_its_cells() -> None:
     scene.begin(running)
     scene.stream(running, "half")
     fold = fold_of(scene.records)
-    fold.cut("the machine was switched off")
-    fold.cut("again")
+    fold.cut(Death("machine"))
+    fold.cut(Death("runtime"))
     assert texts(fold.by_cell["a"]) == []
-    assert texts(fold.by_cell["b"]) == ["half", "[ownlab: this cell was cut off: the machine was switched off]\n"]
-    assert texts(fold.by_cell["c"]) == ["[ownlab: this cell did not run: the machine was switched off]\n"]
+    assert notes(fold) == {
+        "a": [],
+        "b": [("KernelDied", "The machine was restarted or switched off while the kernel ran.")],
+        "c": [("NotRun", "not run: the kernel died")],
+    }
+    assert texts(fold.by_cell["b"])[0] == "half"
     # Newer than whatever a page can have saved, and the same each time.
     assert fold.by_cell["b"].outputs_at == fold.position == len(scene.records) + 1
-    assert fold.ended == "the machine was switched off"
+    assert fold.ended == "The machine was restarted or switched off while the kernel ran."
 
 
 def test_a_recorded_end_needs_no_note() -> None:
     scene = Scene()
     scene.begin(scene.execute("a"))
     scene.event("kernel-ended", why="stopped")
-    scene.event("ended", why="stopped by hand")
+    scene.event("ended", why=text("stopped by {person}", person="hand"))
     fold = fold_of(scene.records)
-    fold.cut("not this")
+    fold.cut(Death("runtime"))
     assert (fold.ended, fold.by_cell["a"].state, texts(fold.by_cell["a"])) == ("stopped by hand", "cut", [])
+    assert isinstance(fold.ended, Text)
+    assert fold.ended.template == "stopped by {person}"
 
 
 def test_lost_records_are_noted_in_the_cell_that_ran() -> None:
@@ -153,11 +170,11 @@ def test_lost_records_are_noted_in_the_cell_that_ran() -> None:
     request, following = scene.execute("a"), scene.execute("b")
     scene.begin(request)
     scene.stream(request, "before\n")
-    scene.event("lost", count=7, why="no space left on the device")
+    scene.event("lost", count=7, bytes=7000, why="No space left on device")
     scene.stream(request, "after\n")
     assert texts(newest(scene)) == [
         "before\n",
-        "[ownlab: 7 messages of the runtime are missing here: no space left on the device]\n",
+        "[ownlab: The disk was full while this cell ran. 6.8 KiB of its output are missing here.]\n",
         "after\n",
     ]
     assert newest(scene).state == "running"
@@ -264,12 +281,12 @@ def test_the_messages_of_a_real_kernel() -> None:
         message["metadata"] = {"cellId": "a", "recordTiming": True}
         add(fold, "shell", True, message)
         client.shell_channel.send(message)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while fold.running and time.monotonic() < deadline:
             for channel in ("iopub", "shell"):
-                one = getattr(client, f"{channel}_channel")
-                while one.msg_ready():
-                    add(fold, channel, False, one.get_msg())
+                source = getattr(client, f"{channel}_channel")
+                while source.msg_ready():
+                    add(fold, channel, False, source.get_msg())
             time.sleep(0.01)
     finally:
         client.stop_channels()
@@ -281,8 +298,8 @@ def test_the_messages_of_a_real_kernel() -> None:
     assert first["text"] == "20%\noutside\n"
     assert shown["data"]["text/plain"] == "'second'"
     assert error["ename"] == "ZeroDivisionError"
-    (widget,) = (one for one in fold.comms.states()[0]["states"].values() if one["model_name"] == "OutputModel")
-    assert [one["output_type"] for one in widget["state"]["outputs"]] == ["stream", "display_data"]
+    (widget,) = (state for state in fold.comms.states()[0]["states"].values() if state["model_name"] == "OutputModel")
+    assert [output["output_type"] for output in widget["state"]["outputs"]] == ["stream", "display_data"]
     assert set(execution.timing) == {
         "iopub.status.busy",
         "iopub.execute_input",

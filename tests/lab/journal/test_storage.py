@@ -21,12 +21,15 @@ from ownlab.lab.journal.storage import (
     list_journal_files,
     read_journal_info,
     read_saved_position,
+    read_trouble,
     remove_journal,
     rename_notebook,
     segment_name,
     write_journal_info,
     write_saved_position,
+    write_trouble,
 )
+from ownlab.text import Text, text
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +79,9 @@ def test_a_notebook_is_found_by_each_of_its_paths(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_folder_is_not_a_journal() -> None:
-    for name, text in [("a", "{"), ("b", "[]"), ("c", "{}"), ("d", "null")]:
+    for name, content in [("a", "{"), ("b", "[]"), ("c", "{}"), ("d", "null")]:
         put(name, "/n.ipynb")
-        (journal_folder(name) / "about.json").write_text(text)
+        (journal_folder(name) / "about.json").write_text(content)
     (journals_folder() / "e").write_text("a file")
     assert all_journals() == []
 
@@ -168,3 +171,18 @@ def test_only_the_journals_own_files_count(tmp_path: Path) -> None:
     ]:
         (tmp_path / name).touch()
     assert list_journal_files(tmp_path) == (19, [1, 20, 300])
+
+
+def test_the_reason_why_a_journal_cannot_be_written_keeps_its_template(tmp_path: Path) -> None:
+    write_trouble(tmp_path, text("its output cannot be saved: {reason}", reason="No space left on device"))
+    size = (tmp_path / "trouble").stat().st_size
+    trouble = read_trouble(tmp_path)
+    assert isinstance(trouble, Text)
+    assert (trouble.template, trouble) == (
+        "its output cannot be saved: {reason}",
+        "its output cannot be saved: No space left on device",
+    )
+    write_trouble(tmp_path, text("its output cannot be saved: {reason}", reason="x" * 400))
+    assert read_trouble(tmp_path) == "its output cannot be saved: " + "x" * 400  # no room for the template
+    write_trouble(tmp_path, "")
+    assert (read_trouble(tmp_path), (tmp_path / "trouble").stat().st_size) == ("", size)

@@ -41,8 +41,8 @@ def test_replayed_text_continues_the_same_way() -> None:
         text = text_of(*pieces)
         again = text_of(text.replay())
         loaded = StreamText.load(text.dump())
-        for one in (text, again, loaded):
-            one.add("x\by\rz")
+        for stream in (text, again, loaded):
+            stream.add("x\by\rz")
         assert again.whole() == text.whole() == loaded.whole(), pieces
 
 

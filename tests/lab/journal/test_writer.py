@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def everything(folder: Path) -> list[Record]:
 
 def write_until(writer: JournalWriter, number: int, *, trouble: bool) -> int:
     """One record after the other until there is trouble, or none any more; the next number."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while bool(writer.trouble) is not trouble:
         assert time.monotonic() < deadline
         writer.write([stream_record(number, 5_000)])
@@ -43,6 +44,15 @@ def write_until(writer: JournalWriter, number: int, *, trouble: bool) -> int:
         if writer.trouble:
             time.sleep(0.02)
     return number
+
+
+def retry(writer: JournalWriter) -> None:
+    """Wait until it has written what it holds."""
+    deadline = time.monotonic() + 180
+    while writer.trouble:
+        assert time.monotonic() < deadline
+        writer.write(())
+        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -170,8 +180,58 @@ while True:
     assert len(numbers) >= int([line for line in answer if line.endswith(b"\n")][-1])
 
 
-def test_a_full_disk_is_reported_until_there_is_space(small_disk: Path) -> None:
+def test_nothing_is_lost_if_there_is_space_again_soon(small_disk: Path) -> None:
     writer = JournalWriter(str(small_disk / "journal"))
+    number = write_until(writer, 1, trouble=True)
+    for _ in range(30):
+        writer.write([stream_record(number, 5_000)])
+        number += 1
+    kept = list(everything(small_disk / "journal"))
+    os.unlink(small_disk / "journal" / segment_name(1))  # somebody makes room
+    retry(writer)
+    writer.close()
+    later = list(records_after(small_disk / "journal", len(kept)))
+    assert events(later) == []
+    assert [record.number for record in later] == list(range(len(kept) + 1, number))
+
+
+def test_what_ran_is_held_longer_than_what_was_printed(small_disk: Path) -> None:
+    writer = JournalWriter(str(small_disk / "journal"), held_bytes=20_000)
+    number = write_until(writer, 1, trouble=True)
+    status = (b'{"msg_type": "status"}', b"{}", b"{}", b"{}")
+    for _ in range(20):
+        writer.write([stream_record(number, 5_000), Record(number + 1, "iopub", False, 0.0, status)])
+        number += 2
+    os.unlink(small_disk / "journal" / segment_name(1))
+    retry(writer)
+    writer.close()
+    later = list(records_after(small_disk / "journal", number - 42))
+    assert sum(record.parts == status for record in later) == 20
+    assert sum(what["count"] for _, what in events(later)) + len(later) - len(events(later)) >= 40
+    assert [record.number for record in later] == sorted(record.number for record in later)
+    assert b"damaged" not in b"".join(record.parts[0] for record in later)
+
+
+def test_memory_is_bounded_while_the_disk_is_full(small_disk: Path) -> None:
+    writer = JournalWriter(str(small_disk / "journal"), held_bytes=1 << 20)
+    number = write_until(writer, 1, trouble=True)
+    tracemalloc.start()
+    for _ in range(3000):
+        status = (b'{"msg_type": "status"}' + os.urandom(3000), b"{}", b"{}", b"{}")
+        records = [
+            Record(number, "iopub", False, 0.0, (b"{}", b"{}", b"{}", os.urandom(10_000))),
+            Record(number + 1, "iopub", False, 0.0, status),
+        ]
+        writer.write(records)
+        number += 2
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 6 << 20
+    writer.close()
+
+
+def test_a_full_disk_is_reported_until_there_is_space(small_disk: Path) -> None:
+    writer = JournalWriter(str(small_disk / "journal"), held_bytes=0)
     lost_from = write_until(writer, 1, trouble=True) - 1
     assert "No space left" in writer.trouble
     number = lost_from + 1
@@ -186,7 +246,8 @@ def test_a_full_disk_is_reported_until_there_is_space(small_disk: Path) -> None:
     writer.close()
     after = list(records_after(small_disk / "journal", lost_from - 1))
     [(lost_to, answer)] = events(after)
-    assert answer == {"event": "lost", "count": lost_to - lost_from + 1, "why": "No space left on device"}
+    assert (answer["count"], answer["why"]) == (lost_to - lost_from + 1, "No space left on device")
+    assert answer["bytes"] > 5_000
     assert [record.number for record in after] == list(range(lost_to, number + 1))
 
 
@@ -240,7 +301,7 @@ import resource, sys, time
 from ownlab.lab.journal.records import Record
 from ownlab.lab.journal.writer import JournalWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-writer = JournalWriter(sys.argv[1])
+writer = JournalWriter(sys.argv[1], held_bytes=0)
 batch = [Record(number, "iopub", False, 0.0, (b"{}", b"{}", b"{}", b"y" * 9_000)) for number in range(1, 21)]
 writer.write(batch)
 print(writer.trouble)
@@ -262,7 +323,7 @@ writer.close()
 
 def test_a_folder_that_cannot_be_created_is_reported_without_an_error(tmp_path: Path) -> None:
     (tmp_path / "journals").write_text("in the way")
-    writer = JournalWriter(str(tmp_path / "journals" / "a"))
+    writer = JournalWriter(str(tmp_path / "journals" / "a"), held_bytes=0)
     assert writer.trouble
     writer.write([stream_record(1)])
     writer.write(())
@@ -277,14 +338,10 @@ def test_a_folder_that_cannot_be_created_is_reported_without_an_error(tmp_path: 
 
 def test_a_loss_is_recorded_without_new_records(tmp_path: Path) -> None:
     (tmp_path / "journals").write_text("in the way")
-    writer = JournalWriter(str(tmp_path / "journals" / "a"))
+    writer = JournalWriter(str(tmp_path / "journals" / "a"), held_bytes=0)
     writer.write([stream_record(1)])
     (tmp_path / "journals").unlink()
-    deadline = time.monotonic() + 20
-    while writer.trouble:
-        assert time.monotonic() < deadline
-        writer.write(())
-        time.sleep(0.02)
+    retry(writer)
     assert [number for number, _ in events(everything(tmp_path / "journals" / "a"))] == [1]
     writer.close()
 

@@ -165,7 +165,7 @@ def test_no_address_leads_out_of_the_folder(path: str, web: Web, tmp_path: Path)
     folder = tmp_path / "lab"
     folder.mkdir()
     import_notebook(web.answer(path, NOTEBOOK), str(folder), str(folder))
-    assert [found for found in tmp_path.rglob("*") if found.is_file()] == [folder / names(folder)[0]]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [folder / names(folder)[0]]
 
 
 # --- saving -----------------------------------------------------------------------------------------------------------
@@ -199,11 +199,11 @@ def test_a_file_in_the_labs_folder_stays_where_it_is(tmp_path: Path) -> None:
     inside, hidden, outside = root / "sub" / "n.ipynb", root / "sub" / ".hidden" / "h.ipynb", tmp_path / "o.ipynb"
     for path in (inside, hidden, outside):
         path.write_bytes(NOTEBOOK)
-    found = import_notebook(str(inside), str(root), str(root))
-    assert (found.path, found.copied, found.colab) == (str(inside), False, True)
+    imported = import_notebook(str(inside), str(root), str(root))
+    assert (imported.path, imported.copied, imported.colab) == (str(inside), False, True)
     for path in (hidden, outside):
-        found = import_notebook(str(path), str(root), str(root))
-        assert (found.path, found.copied, found.source) == (str(root / path.name), True, str(path))
+        imported = import_notebook(str(path), str(root), str(root))
+        assert (imported.path, imported.copied, imported.source) == (str(root / path.name), True, str(path))
     assert import_notebook(str(outside), str(root), str(root)).path == str(root / "o (1).ipynb")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import nbformat as untyped
 import pytest
 from tests.lab.runs.conftest import Write, code
 
+from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.notebooks.files import notebook_json, read_notebook, write_over
 from ownlab.lab.runs.preparation import Output, RunRequest, check_folders, choose_output, clear, load, steps_of
@@ -19,6 +21,7 @@ from ownlab.lab.runs.resume import KeptRun, resume_cells
 from ownlab.lab.runs.runtime_type import choose_type
 from ownlab.lab.runs.validation import prepare_run
 from ownlab.lab.runtimes.cards import read_devices
+from ownlab.lab.runtimes.runtime_types import refresh_specs
 from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.store.store import Store
 
@@ -97,7 +100,7 @@ def test_an_invalid_notebook_is_refused(tmp_path: Path, content: bytes, words: s
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="There is no notebook"):
         read_notebook(str(tmp_path / "a.ipynb"))
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         read_notebook(str(tmp_path))
 
 
@@ -106,8 +109,8 @@ def test_which_cells_run(write: Write) -> None:
         "a.ipynb", MARKDOWN, "  \n", code(["#@title ## Train it {run: 'auto'}\n", "x = 1"]), code("", "raises-exception"),
         code("\n\nimport os\n", "raises-exception"), code("1/0", "skip-execution"), {**MARKDOWN, "cell_type": "raw"},
     )  # fmt: skip
-    found = steps_of(load(str(path)))
-    assert [(step.cell, step.title, step.may_fail, step.skipped) for step in found] == [
+    steps = steps_of(load(str(path)))
+    assert [(step.cell, step.title, step.may_fail, step.skipped) for step in steps] == [
         (2, "Train it", False, False),
         (4, "import os", True, False),
         (5, "1/0", False, True),
@@ -125,7 +128,7 @@ def test_the_output_is_written_next_to_the_notebook_and_never_overwrites_another
     asked, notebook = RunRequest(str(path)), load(str(path))
     (path.parent / "训练 模型-run-2.ipynb").symlink_to("nowhere")
     made = [choose_output(asked, notebook) for _ in range(2)]
-    assert [(os.path.basename(one.path), one.is_new) for one in made] == [
+    assert [(os.path.basename(folder.path), folder.is_new) for folder in made] == [
         ("训练 模型-run.ipynb", True),
         ("训练 模型-run-3.ipynb", True),
     ]
@@ -171,8 +174,8 @@ def test_earlier_outputs_are_cleared_and_everything_else_stays(write: Write) -> 
 
 
 def test_folders_for_uploads_and_outputs(tmp_path: Path) -> None:
-    found = check_folders(RunRequest("a", uploads=str(tmp_path), outputs=str(tmp_path / "new" / "one")))
-    assert found == {"OWNLAB_UPLOADS": str(tmp_path), "OWNLAB_OUTPUTS": str(tmp_path / "new" / "one")}
+    folders = check_folders(RunRequest("a", uploads=str(tmp_path), outputs=str(tmp_path / "new" / "one")))
+    assert folders == {"OWNLAB_UPLOADS": str(tmp_path), "OWNLAB_OUTPUTS": str(tmp_path / "new" / "one")}
     assert (tmp_path / "new" / "one").is_dir()
     with pytest.raises(InputError, match=r"The folder of uploads, .*nowhere, does not exist"):
         check_folders(RunRequest("a", uploads=str(tmp_path / "nowhere")))
@@ -213,6 +216,21 @@ def test_the_choice_of_the_runtime_type(
     assert kind.type.name == type_name
     assert notice in kind.notice
     assert bool(notice) == bool(kind.notice)
+
+
+def test_an_environment_may_be_given_instead_of_a_type(lab: Any, tmp_path: Path) -> None:
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    listed = {"environments": [{"name": "colab", "python": str(python)}]}
+    (state_folder(lab.environ) / "environments.json").write_text(json.dumps(listed))
+    refresh_specs(lab.environ)
+    assert choose_type("a.ipynb", {}, "colab", lab.environ).type.name == "ownlab-colab-cpu"
+    made = {"metadata": {"accelerator": "GPU", "colab": {"gpuType": "T4"}}}
+    name = choose_type("a.ipynb", made, "colab", lab.environ).type.name
+    assert name == "ownlab-colab-1-nvidia-geforce-gtx-1080-ti"
+    with pytest.raises(UsageError, match="Unknown runtime type kolab"):
+        choose_type("a.ipynb", {}, "kolab", lab.environ)
 
 
 def test_a_card_in_use_is_not_waited_for(lab: Any, row: Callable[..., Any]) -> None:

@@ -78,29 +78,29 @@ class Lab:
     def processes(self) -> list[int]:
         """Every process of a runtime that was started here: all of them have our OWNLAB_HOME, and are marked."""
         mark = f"OWNLAB_HOME={self.environ['OWNLAB_HOME']}".encode()
-        found = []
+        pids = []
         for name in os.listdir("/proc"):
             if name.isdigit():
                 with contextlib.suppress(OSError):
                     variables = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
                     if mark in variables and any(each.startswith(b"OWNLAB_RUNTIME=") for each in variables):
-                        found.append(int(name))
-        return found
+                        pids.append(int(name))
+        return pids
 
     def left(self) -> dict[str, list[Any]]:
         """Return what runtimes left behind, by kind; empty if all have ended cleanly."""
-        found: dict[str, list[Any]] = {
+        leftovers: dict[str, list[Any]] = {
             "processes": self.processes(),
             "rows": self.rows(),
             "leases": self.leases(),
             "locks": os.listdir(self.folder / "store" / "locks"),
             "folders": os.listdir(self.runtimes) if self.runtimes.exists() else [],
         }
-        return {kind: things for kind, things in found.items() if things}
+        return {kind: entries for kind, entries in leftovers.items() if entries}
 
     def end(self) -> None:
         """Kill what a failed test has left; their keepers first, which would only wait for the rest."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180
         while (pids := self.processes()) and time.monotonic() < deadline:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):

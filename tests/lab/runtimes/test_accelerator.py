@@ -68,11 +68,11 @@ def notebook(accelerator: object = "GPU", gpu: object = None, **ownlab: object) 
 def test_proposals(
     asked: dict[str, Any], types: tuple[RuntimeType, ...], present: str, expected: str | None, words: str
 ) -> None:
-    found = propose(asked, types, present)
-    assert found is not None
-    assert found.type == expected
-    assert words in found.words
-    assert found.words.startswith(found.made_for)
+    proposal = propose(asked, types, present)
+    assert proposal is not None
+    assert proposal.type == expected
+    assert words in proposal.words
+    assert proposal.words.startswith(proposal.made_for)
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def read(fake_nvml: Nvml, root: Path) -> Read:
     def devices(*cards: dict[str, Any], known: KnownRuntimes = NOBODY, **environ: str) -> tuple[Device, ...]:
         given = fake_nvml({"cards": list(cards)})
         given = {name: value for name, value in given.items() if name not in ("OWNLAB_MACHINE", "CUDA_VISIBLE_DEVICES")}
-        found = read_devices({**given, **environ}, known=known, root=root)
-        return tuple(device for device in found if device.vendor == "nvidia")
+        devices = read_devices({**given, **environ}, known=known, root=root)
+        return tuple(device for device in devices if device.vendor == "nvidia")
 
     return devices
 
@@ -137,8 +137,8 @@ def test_hidden_cards_are_not_leased(visible: str | None, lent: list[int]) -> No
 
 def test_a_mig_instance_assigned_to_us_is_the_only_device(tmp_path: Path) -> None:
     environ = recorded(tmp_path, card(mig=True, mig_instances=(MigInstance("MIG-1"), MigInstance("MIG-2"))))
-    found = read_devices({**environ, "CUDA_VISIBLE_DEVICES": "MIG-2"})
-    assert [device.uuid for device in found] == ["MIG-2"]
+    devices = read_devices({**environ, "CUDA_VISIBLE_DEVICES": "MIG-2"})
+    assert [device.uuid for device in devices] == ["MIG-2"]
 
 
 # --- live cards -------------------------------------------------------------------------------------------------------
@@ -192,12 +192,12 @@ def test_each_mig_instance_has_its_own_strangers(read: Read, root: Path) -> None
         {**name, "nvmlDeviceGetUUID": "MIG-1", **busy((4711, GIB))},
         {**name, "nvmlDeviceGetUUID": "MIG-2"},
     ]
-    found = read({"nvmlDeviceGetMigMode": [1, 1], "mig": slices, **busy((4711, GIB))})
-    assert [(device.uuid, device.name, device.whole_only) for device in found] == [
+    devices = read({"nvmlDeviceGetMigMode": [1, 1], "mig": slices, **busy((4711, GIB))})
+    assert [(device.uuid, device.name, device.whole_only) for device in devices] == [
         ("MIG-1", "1g.18gb of NVIDIA H200", True),
         ("MIG-2", "1g.18gb of NVIDIA H200", True),
     ]
-    assert [len(device.strangers) for device in found] == [1, 0]
+    assert [len(device.strangers) for device in devices] == [1, 0]
 
 
 def test_a_lost_card_does_not_affect_the_others(read: Read) -> None:
@@ -267,17 +267,18 @@ def test_the_probe_prints_devices_as_a_supervisor_reads_them(fake_nvml: Nvml, tm
     # As a supervisor has it: the runtime's own variables are set, and say nothing of what may be leased.
     environ |= {"CUDA_VISIBLE_DEVICES": "", "OWNLAB_RUNTIME": "r1", "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
     ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, cwd="/")
-    (found,) = [each for each in json.loads(ran.stdout) if each["vendor"] == "nvidia"]
-    assert (found.pop("utilisation"), found["uuid"]) == (42, H200)
-    assert Device(**{**found, "strangers": tuple(found["strangers"])}).name == "NVIDIA H200"
+    (card,) = [each for each in json.loads(ran.stdout) if each["vendor"] == "nvidia"]
+    assert (card.pop("utilisation"), card["uuid"]) == (42, H200)
+    assert Device(**{**card, "strangers": tuple(card["strangers"])}).name == "NVIDIA H200"
 
 
-def test_a_probe_that_cannot_read_its_store_prints_one_line(tmp_path: Path) -> None:
+def test_a_probe_works_without_the_database_of_its_store(tmp_path: Path) -> None:
+    """The locks of runtimes say which processes have a lease."""
     (tmp_path / "store" / "db").mkdir(parents=True)
     (tmp_path / "store" / "db" / "ownlab.db").write_text("this is no database at all" * 100)
     command = [sys.executable, "-m", "ownlab.lab.runtimes.cards", "--store", str(tmp_path / "store")]
     environ = {name: value for name, value in os.environ.items() if name != "OWNLAB_MACHINE"}
     ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (3, "")
-    assert "its database is damaged" in ran.stderr
-    assert "Traceback" not in ran.stderr
+    assert ran.returncode == 0, ran.stderr
+    assert isinstance(json.loads(ran.stdout), list)
+    assert ran.stderr == ""

@@ -41,13 +41,14 @@ def test_a_colab_notebook_gets_its_folders(tmp_path: Path, environ: dict[str, st
     assert colab_variables(notebook, "a-runtime", environ) == {
         "OWNLAB_COLAB": "1",
         "OWNLAB_CONTENT": str(tmp_path / "state" / "content" / "a-runtime"),
+        "OWNLAB_OVERLAY": str(tmp_path / "state" / "runtimes" / "a-runtime" / "overlay"),
         "OWNLAB_DRIVE": str(tmp_path / ".local/share/ownlab/drive"),
         "OWNLAB_DRIVE_REMOTE": "",
         "OWNLAB_HOST": sys.executable,
     }
     set_by_hand = {**environ, "OWNLAB_DRIVE_FOLDER": "/big/disk", "OWNLAB_DRIVE_REMOTE": "gdrive:"}
-    found = colab_variables(notebook, "a-runtime", set_by_hand)
-    assert (found["OWNLAB_DRIVE"], found["OWNLAB_DRIVE_REMOTE"]) == ("/big/disk", "gdrive:")
+    variables = colab_variables(notebook, "a-runtime", set_by_hand)
+    assert (variables["OWNLAB_DRIVE"], variables["OWNLAB_DRIVE_REMOTE"]) == ("/big/disk", "gdrive:")
 
 
 def test_the_notebooks_own_setting_takes_precedence(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -42,7 +42,7 @@ def family() -> Iterator[tuple[Process, int]]:
         child = int(parent.stdout.readline())
         yield Process(parent.pid, all_processes()[parent.pid].started), child
     finally:
-        parent.communicate("\n", timeout=30)
+        parent.communicate("\n", timeout=300)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def idler() -> Iterator[Callable[[], Process]]:
 
     yield start
     for each in started:
-        each.communicate(b"\n", timeout=30)
+        each.communicate(b"\n", timeout=300)
 
 
 def meter(environ: dict[str, str], root: Path = Path("/")) -> contextlib.closing[UsageSampler]:
@@ -124,8 +124,8 @@ def test_card_memory_of_a_process_counts_for_its_runtime(
     root = with_a_card_open(tmp_path / "root", idle.pid, keeper.pid, child)
     rows = [row("r", keeper=keeper), row("idle", keeper=idle)]
     with meter(fake_nvml({"cards": [card]}), root) as taken:
-        figures = until(lambda: (found := taken.sample(rows, (H200,))).cards and found)
-        later = until(lambda: (found := taken.sample(rows, (H200,))).verdicts and found)
+        figures = until(lambda: (usage := taken.sample(rows, (H200,))).cards and usage)
+        later = until(lambda: (usage := taken.sample(rows, (H200,))).verdicts and usage)
     assert figures.vram == {("r", UUID): 3 * MIB, ("idle", UUID): 5 * MIB}
     assert figures.shares == {("r", UUID): 40.0, ("idle", UUID): 0.0}
     assert set(later.cpu) == {"r", "idle"}
@@ -156,7 +156,7 @@ def test_unknown_is_not_zero(
     card = {"nvmlDeviceGetComputeRunningProcesses_v3": running, "nvmlDeviceGetMemoryInfo": memory}
     environ = fake_nvml({"cards": [card]})
     with meter(environ) as taken:
-        figures = until(lambda: (found := taken.sample([row("r", keeper=keeper)], (H200,))).cards and found)
+        figures = until(lambda: (usage := taken.sample([row("r", keeper=keeper)], (H200,))).cards and usage)
     assert figures.vram == {}
 
 

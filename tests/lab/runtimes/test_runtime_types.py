@@ -25,8 +25,8 @@ def test_a_machine_without_a_card_has_the_cpu() -> None:
 
 
 def test_the_order_is_cpu_one_card_shares_several_cards() -> None:
-    found = runtime_types(cards(6), (), LabOptions(shares=(2, 4)))
-    assert [kind.label for kind in found] == [
+    types = runtime_types(cards(6), (), LabOptions(shares=(2, 4)))
+    assert [kind.label for kind in types] == [
         "Python 3 (CPU)",
         "Python 3 (1 × NVIDIA H200)",
         "Python 3 (½ × NVIDIA H200)",
@@ -35,12 +35,12 @@ def test_the_order_is_cpu_one_card_shares_several_cards() -> None:
         "Python 3 (4 × NVIDIA H200)",
         "Python 3 (6 × NVIDIA H200)",
     ]
-    assert [kind.name for kind in found][1:4] == [
+    assert [kind.name for kind in types][1:4] == [
         "ownlab-1-nvidia-h200",
         "ownlab-half-nvidia-h200",
         "ownlab-quarter-nvidia-h200",
     ]
-    assert [(kind.cards, kind.parts) for kind in found][1:5] == [(1, 12), (1, 6), (1, 3), (2, 12)]
+    assert [(kind.cards, kind.parts) for kind in types][1:5] == [(1, 12), (1, 6), (1, 3), (2, 12)]
 
 
 def test_two_cards_are_offered_together_once() -> None:
@@ -48,14 +48,14 @@ def test_two_cards_are_offered_together_once() -> None:
 
 
 def test_each_environment_has_all_types() -> None:
-    found = runtime_types(cards(1), [Environment("torch", sys.executable)], LabOptions())
-    assert [kind.name for kind in found][3:] == [
+    types = runtime_types(cards(1), [Environment("torch", sys.executable)], LabOptions())
+    assert [kind.name for kind in types][3:] == [
         "ownlab-torch-cpu",
         "ownlab-torch-1-nvidia-h200",
         "ownlab-torch-half-nvidia-h200",
     ]
-    assert found[4].label == "torch (1 × NVIDIA H200)"
-    assert (found[4].environment, found[4].python) == ("torch", sys.executable)
+    assert types[4].label == "torch (1 × NVIDIA H200)"
+    assert (types[4].environment, types[4].python) == ("torch", sys.executable)
 
 
 def test_an_environment_whose_interpreter_is_gone_has_no_types() -> None:
@@ -72,8 +72,8 @@ def test_mig_instances_are_neither_shared_nor_combined() -> None:
 
 
 def test_exclusive_cards_are_not_shared() -> None:
-    found = runtime_types(cards(2, whole_only=True), (), LabOptions())
-    assert [(kind.cards, kind.parts) for kind in found] == [(0, 12), (1, 12), (2, 12)]
+    types = runtime_types(cards(2, whole_only=True), (), LabOptions())
+    assert [(kind.cards, kind.parts) for kind in types] == [(0, 12), (1, 12), (2, 12)]
 
 
 def test_names_are_unique_and_valid_in_jupyter() -> None:
@@ -85,7 +85,7 @@ def test_names_are_unique_and_valid_in_jupyter() -> None:
 
 def test_prices_are_by_card_and_share() -> None:
     options = LabOptions(units={"cpu": 0.5, "default": 1.0, H200: 4.0})
-    found = {kind.name: kind.units_per_hour for kind in runtime_types(cards(2), (), options)}
-    assert found["ownlab-cpu"] == 0.5
-    assert found["ownlab-half-nvidia-h200"] == 2
-    assert found["ownlab-2-nvidia-h200"] == 8
+    prices = {kind.name: kind.units_per_hour for kind in runtime_types(cards(2), (), options)}
+    assert prices["ownlab-cpu"] == 0.5
+    assert prices["ownlab-half-nvidia-h200"] == 2
+    assert prices["ownlab-2-nvidia-h200"] == 8

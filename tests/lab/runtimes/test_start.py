@@ -74,7 +74,7 @@ def test_sockets_are_elsewhere_if_the_path_is_too_long(lab: Any, until: Any) -> 
         start.wait_until_started(plan, 60.0, child)
         assert plan.sockets.startswith("/tmp/ownlab-")
         assert mode_of(plan.sockets) == 0o700
-        until(lambda: send_command(plan.sockets, "status")["state"] == "running")
+        until(lambda: send_command(plan.control_endpoint, "status")["state"] == "running")
     finally:
         operations.end_runtime(plan, child, "the test is over")
     assert not os.path.exists(plan.sockets)
@@ -114,7 +114,7 @@ def test_ports_in_use_are_reported(lab: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        connection = {**start.new_connection(), "shell_port": taken.getsockname()[1]}
+        connection = {**start.tcp_connection(), "shell_port": taken.getsockname()[1]}
         plan = start.make_plan(lab.cpu, runtime="r1", cwd="/", env=lab.environ, connection=connection)
         child = start.start_supervisor(plan, lab.environ)
         with pytest.raises(LabError, match="in use"):

@@ -21,17 +21,17 @@ def test_nvidia_cards_are_named_by_uuid() -> None:
 
 
 def test_frameworks_do_not_allocate_a_whole_shared_card() -> None:
-    found = variables(H200[:1], 4, ["nvidia"])
-    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-0"
-    assert found["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
-    assert found["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.333"
-    assert found["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    environment = variables(H200[:1], 4, ["nvidia"])
+    assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-0"
+    assert environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.333"
+    assert environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
 
 
 def test_other_vendors_cards_are_named_by_number_and_the_rest_hidden() -> None:
     card = Device("amd:1", "amd", 1, "AMD Instinct MI300A")
-    found = variables([card], 12, ["nvidia", "amd", "intel", "huawei"])
-    assert found == {
+    environment = variables([card], 12, ["nvidia", "amd", "intel", "huawei"])
+    assert environment == {
         "ROCR_VISIBLE_DEVICES": "1",
         "HIP_VISIBLE_DEVICES": "0",
         "CUDA_VISIBLE_DEVICES": "",

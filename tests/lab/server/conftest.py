@@ -23,15 +23,15 @@ from ownlab.lab.runtimes.state import is_alive, read_state
 
 TOKEN = "a-token-of-the-tests"
 FOUR_CARDS = Path(__file__).resolve().parents[2] / "machines" / "gtx1080ti-x4.json"
-PATIENCE = 40.0
+PATIENCE = 180.0
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
     """Return the first true value of a condition."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if found := condition():
-            return found
+        if result := condition():
+            return result
         time.sleep(0.05)
     pytest.fail(f"not within {seconds:g} s: {what}")
 
@@ -45,7 +45,7 @@ class Page:
             f"{url}?session_id={self.session}", header=[f"Authorization: token {TOKEN}"], timeout=PATIENCE
         )
 
-    def execute(self, code: str) -> str:
+    def execute(self, code: str, cell: str = "") -> str:
         """Send a cell and return the id of its message."""
         message = uuid.uuid4().hex
         header = {"msg_id": message, "msg_type": "execute_request", "session": self.session, "username": "", "date": "",
@@ -54,7 +54,7 @@ class Page:
         request = {
             "header": header,
             "parent_header": {},
-            "metadata": {},
+            "metadata": {"cellId": cell} if cell else {},
             "content": content,
             "channel": "shell",
             "buffers": [],
@@ -62,15 +62,15 @@ class Page:
         self._socket.send(json.dumps(request))
         return message
 
-    def until(self, found: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    def until(self, condition: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
         """Return all messages up to the wanted one."""
-        heard: list[dict[str, Any]] = []
+        received: list[dict[str, Any]] = []
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            heard.append(json.loads(self._socket.recv()))
-            if found(heard[-1]):
-                return heard
-        pytest.fail(f"not among {len(heard)} messages")
+            received.append(json.loads(self._socket.recv()))
+            if condition(received[-1]):
+                return received
+        pytest.fail(f"not among {len(received)} messages")
 
     def printed(self, text: str) -> str:
         """Return everything printed up to this text."""
@@ -88,18 +88,18 @@ class Page:
     def run(self, code: str) -> str:
         """Return what a cell prints, or the name of its error."""
         request = self.execute(code)
-        heard = self.until(
-            lambda one: (
-                one["msg_type"] == "status"
-                and one["parent_header"].get("msg_id") == request
-                and one["content"]["execution_state"] == "idle"
+        received = self.until(
+            lambda message: (
+                message["msg_type"] == "status"
+                and message["parent_header"].get("msg_id") == request
+                and message["content"]["execution_state"] == "idle"
             )
         )
-        mine = [one for one in heard if one["parent_header"].get("msg_id") == request]
+        mine = [message for message in received if message["parent_header"].get("msg_id") == request]
         return "".join(
-            one["content"].get("text", "") if one["msg_type"] == "stream" else one["content"]["ename"]
-            for one in mine
-            if one["msg_type"] in ("stream", "error")
+            message["content"].get("text", "") if message["msg_type"] == "stream" else message["content"]["ename"]
+            for message in mine
+            if message["msg_type"] in ("stream", "error")
         )
 
     def close(self) -> None:
@@ -159,12 +159,12 @@ class LabServer:
     def session(self, notebook: str = "train.ipynb", kernel: str = "ownlab-cpu") -> dict[str, Any]:
         """Open a notebook."""
         body = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": kernel}}
-        found: dict[str, Any] = self.post("/api/sessions", body).json()
-        return found
+        session: dict[str, Any] = self.post("/api/sessions", body).json()
+        return session
 
     def kernel(self, kernel_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.get(f"/api/kernels/{kernel_id}").json()
-        return found
+        model: dict[str, Any] = self.get(f"/api/kernels/{kernel_id}").json()
+        return model
 
     def page(self, kernel_id: str) -> Page:
         self.pages.append(Page(f"ws://127.0.0.1:{self.port}/api/kernels/{kernel_id}/channels"))
@@ -176,7 +176,7 @@ class LabServer:
     def processes(self, runtime: str) -> list[dict[str, int]]:
         """Return the running processes of a runtime: keeper, supervisor and kernel."""
         state = self.state(runtime) or {}
-        return [found for name in ("keeper", "supervisor", "kernel") if (found := state.get(name))]
+        return [process for name in ("keeper", "supervisor", "kernel") if (process := state.get(name))]
 
     def clear(self) -> None:
         """End the server and everything it has started, whatever a test has done to it."""

@@ -68,9 +68,9 @@ class JournalMaker:
         self._message("shell", False, "execute_reply", content, {"msg_id": request, "msg_type": "execute_request"})
         self.send(request, "status", execution_state="idle")
 
-    def run_cell(self, cell: str, text: str, count: int = 1) -> str:
+    def run_cell(self, cell: str, text: str, count: int = 1, code: str = "") -> str:
         """Record a cell from its start to its end."""
-        request = self.request(cell)
+        request = self.request(cell, code)
         self.begin(request)
         self.print(request, text)
         self.end(request, count)
@@ -84,8 +84,8 @@ class JournalMaker:
     def saved_position(self) -> int:
         """Return the position in held.json."""
         path = self.folder / "held.json"
-        found: int = json.loads(path.read_text())["position"] if path.exists() else 0
-        return found
+        position: int = json.loads(path.read_text())["position"] if path.exists() else 0
+        return position
 
     def _message(
         self,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
 
 PROTOCOL = "v1.kernel.websocket.jupyter.org"
-PATIENCE = 40.0
+PATIENCE = 180.0
 
 
 class Received(NamedTuple):
@@ -113,11 +113,11 @@ class StreamPage:
             self.position = message.number
         return message
 
-    def until(self, found: Callable[[Received], bool], what: str = "") -> Received:
+    def until(self, condition: Callable[[Received], bool], what: str = "") -> Received:
         """Receive until a message matches, and return it."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            if found(message := self.next()):
+            if condition(message := self.next()):
                 return message
         pytest.fail(f"never heard: {what}")
 

@@ -47,10 +47,10 @@ def test_a_running_cell_continues_without_its_server(
         assert all(is_alive(process) for process in before)
         lab.start()
 
-        assert [one["id"] for one in lab.get("/api/kernels").json()] == [kernel]
-        [found] = lab.get("/api/sessions").json()
-        assert (found["id"], found["path"], found["kernel"]["id"]) == (session["id"], "deep.ipynb", kernel)
-        assert found["kernel"]["execution_state"] == "busy"
+        assert [model["id"] for model in lab.get("/api/kernels").json()] == [kernel]
+        [adopted] = lab.get("/api/sessions").json()
+        assert (adopted["id"], adopted["path"], adopted["kernel"]["id"]) == (session["id"], "deep.ipynb", kernel)
+        assert adopted["kernel"]["execution_state"] == "busy"
         assert lab.processes(kernel) == before
 
         page = lab.page(kernel)
@@ -97,7 +97,10 @@ def test_a_server_that_was_killed_while_a_notebook_was_opened_leaves_no_second_k
     lab.end(signal.SIGKILL)
     asking.join()
     lab.start()
-    until(lambda: [one["path"] for one in lab.get("/api/sessions").json()] == ["new.ipynb"], "its session is there")
+    until(
+        lambda: [session["path"] for session in lab.get("/api/sessions").json()] == ["new.ipynb"],
+        "its session is there",
+    )
     assert lab.session("new.ipynb")["kernel"]["id"] == runtime
     assert lab.page(runtime).run("print(1)") == "1\n"
     assert os.listdir(lab.home / "runtimes") == [runtime]
@@ -136,7 +139,9 @@ def test_an_adopted_kernel_that_dies_is_restarted(new_lab: Callable[..., LabServ
     page = lab.page(kernel)
     keeper, supervisor, before = lab.processes(kernel)
     os.kill(before["pid"], signal.SIGKILL)
-    page.until(lambda one: one["msg_type"] == "status" and one["content"]["execution_state"] == "restarting")
+    page.until(
+        lambda message: message["msg_type"] == "status" and message["content"]["execution_state"] == "restarting"
+    )
     until(lambda: lab.processes(kernel)[2:] not in ([], [before]), "there is a new kernel")
     assert lab.processes(kernel)[:2] == [keeper, supervisor]
     assert page.run("print(6 * 7)") == "42\n"
@@ -150,9 +155,11 @@ def test_labs_never_adopt_each_others_runtimes(new_lab: Callable[..., LabServer]
     first.end(signal.SIGKILL)
     second = new_lab("second").start()
     assert second.get("/api/kernels").json() == []
-    assert [one["id"] for one in second.get("/ownlab/api/snapshot").json()["runtimes"]] == [kernel], "but it is seen"
+    assert [runtime["id"] for runtime in second.get("/ownlab/api/snapshot").json()["runtimes"]] == [kernel], (
+        "but it is seen"
+    )
     first.start()
-    assert [one["id"] for one in first.get("/api/kernels").json()] == [kernel]
+    assert [model["id"] for model in first.get("/api/kernels").json()] == [kernel]
 
 
 def test_a_foreign_kernel_works_and_ends_with_the_server(

@@ -69,7 +69,7 @@ def follow(lab: LabServer, kernel: str) -> StreamPage:
 
 
 def sessions(lab: LabServer) -> dict[str, str]:
-    return {one["path"]: one["kernel"]["id"] for one in lab.get("/api/sessions").json()}
+    return {session["path"]: session["kernel"]["id"] for session in lab.get("/api/sessions").json()}
 
 
 def test_a_run_in_the_labs_folder_is_opened_with_its_kernel(lab: LabServer, begin: Callable[[Path], Run]) -> None:
@@ -109,7 +109,7 @@ def test_a_finished_run_disappears_and_its_kernel_is_not_restarted(
 ) -> None:
     run = begin(lab.folder / "ends.ipynb")
     assert sessions(lab)["ends.ipynb"] == run.id
-    state = send_command(run.plan.sockets, "status")
+    state = send_command(run.plan.control_endpoint, "status")
     os.kill(state["kernel"]["pid"], signal.SIGKILL)
     until(lambda: "ends.ipynb" not in sessions(lab), "its session is gone")
     assert lab.client.get(f"{lab.url}/api/kernels/{run.id}").status_code == 404
@@ -124,7 +124,7 @@ def test_a_restarted_server_finds_a_run_under_the_same_session(new_lab: Callable
         lab.end(signal.SIGKILL)
         lab.start()
         after = lab.get("/api/sessions").json()
-        assert [(one["id"], one["kernel"]["id"]) for one in after] == [(before[0]["id"], run.id)]
+        assert [(session["id"], session["kernel"]["id"]) for session in after] == [(before[0]["id"], run.id)]
     finally:
         run.end()
 
@@ -134,6 +134,9 @@ def test_a_lab_saves_the_notebook_of_a_run_without_asking_its_pages(
 ) -> None:
     path = lab.folder / "written.ipynb"
     run = begin(path)
+    notebook = json.loads(path.read_text())
+    notebook["cells"][1]["source"] = "print('kept')"
+    path.write_text(json.dumps(notebook))
     known = lab.client.get(f"{lab.url}/api/contents/written.ipynb", params={"hash": 1}).json()
     page = follow(lab, run.id)
     page.until_idle(page.execute("print('kept')", cell="b"))

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from traitlets.config.loader import LazyConfigValue
 
-from ownlab.lab.server.app import lab_config
+from ownlab.lab.server.app import lab_config, settle_lazy_values
 from ownlab.lab.service.labs import lab_id
 
 if TYPE_CHECKING:
@@ -32,6 +33,16 @@ def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert config.OwnlabSessionManager.database_filepath == str(
         tmp_path / "state" / "labs" / f"{lab_id(tmp_path)}.sessions.db"
     )
+
+
+def test_nothing_is_left_that_grows_with_each_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traitlets doubles a value that is added to another one whenever it makes an object with such a configuration."""
+    monkeypatch.setenv("OWNLAB_HOME", str(tmp_path / "state"))
+    config = lab_config(str(tmp_path), 4711, "secret")
+    settle_lazy_values(config)
+    values = [value for section in config.values() for value in section.values()]
+    assert not any(isinstance(value, LazyConfigValue) for value in values)
+    assert config.IdentityProvider.token == "secret"
 
 
 def test_the_page_has_our_extension_and_those_of_the_user(new_lab: Callable[..., LabServer]) -> None:
@@ -56,7 +67,7 @@ def test_the_page_has_our_extension_and_those_of_the_user(new_lab: Callable[...,
 def test_a_lab_requires_a_token(new_lab: Callable[..., LabServer]) -> None:
     lab = new_lab()
     command = [sys.executable, "-m", "ownlab.lab.server", "--folder", str(lab.folder), "--port", str(lab.port)]
-    ran = subprocess.run(command, env=lab.environ, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, env=lab.environ, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 2
     assert "OWNLAB_TOKEN is not set" in ran.stderr
 
@@ -96,7 +107,7 @@ def test_a_notebook_from_elsewhere_gets_a_runtime(lab: LabServer) -> None:
 
 def test_the_cpu_type_is_listed_once_as_python3(lab: LabServer) -> None:
     listed = lab.get("/api/kernelspecs").json()
-    names = [one["spec"]["display_name"] for one in listed["kernelspecs"].values()]
+    names = [kernelspec["spec"]["display_name"] for kernelspec in listed["kernelspecs"].values()]
     assert names.count("Python 3 (CPU)") == 1
     assert "Python 3 (ipykernel)" not in names
     assert listed["default"] == "python3"

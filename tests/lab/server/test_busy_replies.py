@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.lab.server.stream_page import Open, Received, StreamPage, follow, is_status, kernel, pages
@@ -58,14 +59,16 @@ def test_the_info_of_a_busy_kernel_equals_its_own(lab: LabServer, kernel: str, f
     assert ask(page, "kernel_info_request", {})[0].number > 0
 
 
-def test_a_page_that_was_sent_busy_is_sent_idle(lab: LabServer, kernel: str, follow: Open) -> None:
+def test_a_page_that_was_sent_busy_is_sent_idle(lab: LabServer, kernel: str, follow: Open, tmp_path: Path) -> None:
     """JupyterLab ignores the busy and idle status of debug requests: our own busy must be followed by our own idle."""
     page = follow(lab, kernel)
     ask(page, "kernel_info_request", {})
-    keep_busy(page, "import time\ntime.sleep(1)")
+    end = tmp_path / "end"
+    keep_busy(page, f"import os, time\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)")
     ask(page, "kernel_info_request", {})
-    page.until(lambda message: is_status(message, "busy") and not message.parent, "it works, says the server")
-    last = page.until(lambda message: is_status(message, "idle") and not message.parent, "it rests, says the server")
+    page.until(lambda message: is_status(message, "busy") and not message.parent, "the server's own busy")
+    end.touch()
+    last = page.until(lambda message: is_status(message, "idle") and not message.parent, "the server's own idle")
     assert last.number == 0
 
 

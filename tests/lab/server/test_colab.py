@@ -30,8 +30,8 @@ def notebook(lab: LabServer) -> Path:
 @pytest.fixture(scope="module")
 def runtime(lab: LabServer, notebook: Path) -> str:
     """The runtime of that notebook."""
-    found: str = lab.session(notebook.name)["kernel"]["id"]
-    return found
+    kernel: str = lab.session(notebook.name)["kernel"]["id"]
+    return kernel
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def staging(content: Path) -> Path:
 @pytest.fixture
 def browser(lab: LabServer) -> Iterator[httpx.Client]:
     """A browser that has logged in and uses its cookies."""
-    with httpx.Client(trust_env=False, timeout=30) as client:
+    with httpx.Client(trust_env=False, timeout=300) as client:
         client.get(f"{lab.url}/lab", params={"token": lab.token}).raise_for_status()
         yield client
 
@@ -114,8 +114,8 @@ def test_a_download(lab: LabServer, runtime: str, content: Path, browser: httpx.
     data = os.urandom(3_000_000)
     path = content / 'größe "1"; x.bin'
     path.write_bytes(data)
-    found = browser.get(address(lab, runtime, "files", path=path)).json()
-    assert found == {"name": path.name, "size": len(data), "contents": None}
+    listed = browser.get(address(lab, runtime, "files", path=path)).json()
+    assert listed == {"name": path.name, "size": len(data), "contents": None}
     got = browser.get(address(lab, runtime, "download", path=path, _xsrf=browser.cookies["_xsrf"]))
     assert got.content == data
     assert got.headers["Content-Type"] == "application/octet-stream"
@@ -176,7 +176,7 @@ def test_a_grant_applies_to_the_notebook_of_the_runtime(lab: LabServer, runtime:
     assert lab.client.post(secrets, json={"key": "NEW_ONE"}).status_code == 404
     assert lab.client.post(secrets, json={"key": "NEW_ONE", "value": "of a page"}).json()["granted"]
     assert read_secret("NEW_ONE", [str(notebook)], lab.environ).value == "of a page"
-    assert {one.name for one in list_secrets(lab.environ)} >= {"NEW_ONE", "OF_A_ROUTE"}
+    assert {secret.name for secret in list_secrets(lab.environ)} >= {"NEW_ONE", "OF_A_ROUTE"}
     for body in (
         b"",
         b"[]",
@@ -207,8 +207,8 @@ def test_the_token_and_the_same_origin_are_required(
     ]
     upload = address(lab, runtime, "uploads", folder=staging, number=1, offset=0)
     secrets = address(lab, runtime, "secrets")
-    with httpx.Client(trust_env=False, timeout=30) as stranger:
-        assert [stranger.get(one).status_code for one in reads] == [403] * len(reads)
+    with httpx.Client(trust_env=False, timeout=300) as stranger:
+        assert [stranger.get(address).status_code for address in reads] == [403] * len(reads)
         assert stranger.put(upload, content=b"x").status_code == 403
         assert stranger.post(secrets, json={"key": "K", "value": "v"}).status_code == 403
         assert stranger.get(f"{lab.url}/proxy/{lab.port}/api/status").status_code in (302, 403)

@@ -45,8 +45,8 @@ class Notebook:
         return answer
 
     def get(self, **params: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self.lab.client.get(self.url, params=params).raise_for_status().json()
-        return found
+        contents: dict[str, Any] = self.lab.client.get(self.url, params=params).raise_for_status().json()
+        return contents
 
     def cells(self) -> dict[str, dict[str, Any]]:
         return {cell["id"]: cell for cell in self.get(type="notebook")["content"]["cells"]}
@@ -55,8 +55,8 @@ class Notebook:
         return {cell["id"]: cell for cell in self.valid().cells}
 
     def valid(self) -> nbformat.NotebookNode:
-        found: nbformat.NotebookNode = nbformat.read(self.path, 4)  # type: ignore[no-untyped-call]
-        return found
+        notebook: nbformat.NotebookNode = nbformat.read(self.path, 4)  # type: ignore[no-untyped-call]
+        return notebook
 
     def runtime(self, started_at: float | None = None, lab: str = "elsewhere") -> JournalMaker:
         """A runtime of another lab: the autosave of this one leaves it alone."""
@@ -84,9 +84,9 @@ def test_an_interrupted_cell_is_marked(nb: Notebook) -> None:
     runtime = nb.runtime()
     runtime.begin(request := runtime.request("a"))
     runtime.print(request, "half\n")
-    shown = text_of(nb.cells()["a"])
-    assert shown.startswith("half\n")
-    assert "cut off" in shown
+    cell = nb.cells()["a"]
+    assert text_of(cell) == "half\n"
+    assert cell["outputs"][-1]["ename"] == "KernelDied"
 
 
 def test_only_a_running_runtime_has_a_position(nb: Notebook) -> None:
@@ -263,20 +263,48 @@ def test_values_that_json_cannot_represent(nb: Notebook) -> None:
     content["metadata"]["x"] = float("nan")
     content["cells"][0]["source"] = "half \ud83d of a character"
     nb.path.write_text(json.dumps(content))
-    assert nb.cells()["a"]["source"] == "half \ufffd of a character"
+    source = nb.cells()["a"]["source"]
+    assert source == "half \ufffd of a character"
     runtime = nb.runtime()
-    runtime.run_cell("a", "\ud83d\n")
+    runtime.run_cell("a", "\ud83d\n", code=source)
     nb.cells()
     nb.put(content | {"metadata": {}})
     assert text_of(nb.on_disk()["a"]) == "\ufffd\n"
 
 
-def test_a_damaged_file_is_reported_and_not_changed(nb: Notebook) -> None:
-    nb.path.write_text("{")
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"cells": [', "ends in the middle, in line 1"),
+        ('{"cells": [\n{"source": "half of a te', "ends in the middle, in line 2"),
+        ('{"cells": [],\n"nbformat" 4}', "line 2, column 12"),
+        ('{\n<<<<<<< HEAD\n "cells": 1\n=======\n}\n>>>>>>> other\n', "merge conflict of git, the first in line 2"),
+        ('{"a": 1}', "JSON of another kind"),
+        ('{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": 3}', "its cells are not a list"),
+        ("\udcff\udcfe", "not text in UTF-8"),
+    ],
+)
+def test_a_damaged_file_is_reported_and_not_changed(nb: Notebook, content: str, reason: str) -> None:
+    nb.path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    before = nb.path.read_bytes()
     answer = nb.lab.client.get(nb.url, params={"type": "notebook"})
-    assert answer.status_code == 400
-    assert "Unreadable Notebook" in answer.json()["message"]
-    assert nb.path.read_text() == "{"
+    assert answer.status_code == 422
+    assert nb.path.name in answer.json()["message"]
+    assert reason in answer.json()["message"]
+    assert nb.path.read_bytes() == before
+
+
+def test_an_empty_file_is_a_new_notebook_and_written_when_it_is_edited(nb: Notebook) -> None:
+    path = nb.path.with_name(f"empty-{nb.name}")
+    path.touch()
+    nb.name = path.name
+    assert nb.cells() == {}
+    assert path.read_bytes() == b"", "opening writes nothing"
+    nb.put(notebook_of("only"))
+    assert [cell["id"] for cell in json.loads(path.read_text())["cells"]] == ["only"]
+    path.write_bytes(b"")
+    answer = nb.lab.client.get(nb.url, params={"type": "notebook"})
+    assert answer.status_code == 200, "never edited here: nothing is known of what it had"
 
 
 def test_an_interrupted_write_is_repaired(nb: Notebook) -> None:

@@ -135,8 +135,8 @@ def test_a_notebook_in_the_drive_has_a_kernel_and_a_journal(
     page.execute("import os; print(os.getcwd())", cell="a")
 
     def output(path: str) -> list[Any]:
-        found: list[Any] = lab.get(path).json()["content"]["cells"][0]["outputs"]
-        return found
+        outputs: list[Any] = lab.get(path).json()["content"]["cells"][0]["outputs"]
+        return outputs
 
     until(lambda: output(f"{CONTENTS}/train.ipynb"), "the notebook has its output")
     assert output(f"{CONTENTS}/train.ipynb")[0]["text"].strip() == str(drive.resolve())

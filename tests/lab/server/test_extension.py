@@ -44,7 +44,7 @@ def test_the_routes_work_in_a_plain_jupyter_server(
         assert answer.status_code == 200, lab.log.read_text()
         assert len(answer.json()["cards"]) == 4
         kernel = lab.post("/api/kernels", {"name": "ownlab-cpu"}).json()["id"]
-        assert [one["id"] for one in lab.get("/ownlab/api/snapshot").json()["runtimes"]] == [kernel]
+        assert [runtime["id"] for runtime in lab.get("/ownlab/api/snapshot").json()["runtimes"]] == [kernel]
     finally:
         server.terminate()
         server.wait(60)

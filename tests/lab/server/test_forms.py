@@ -80,7 +80,7 @@ def test_limits(lab: LabServer) -> None:
 
 def test_authentication_is_required(lab: LabServer) -> None:
     body = {"cells": [{"source": "#@title A"}]}
-    with httpx.Client(trust_env=False, timeout=30) as browser:
+    with httpx.Client(trust_env=False, timeout=300) as browser:
         assert browser.post(lab.url + PATH, json=body).status_code == 403
         browser.get(f"{lab.url}/lab", params={"token": lab.token}).raise_for_status()
         assert browser.post(lab.url + PATH, json=body).status_code == 403, "without the mark against forgery"

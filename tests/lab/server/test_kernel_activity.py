@@ -75,7 +75,7 @@ def test_listeners_are_notified_when_a_kernel_becomes_busy_and_ends(lab: LabServ
     page = follow(lab, kernel)
     page.run("1")
     plan = read_plan(str(Path(lab.home) / "runtimes" / kernel / "plan.json"))
-    heard: list[bool] = []
+    states: list[bool] = []
 
     async def watch() -> None:
         kernels = OwnlabKernelManager()
@@ -83,15 +83,15 @@ def test_listeners_are_notified_when_a_kernel_becomes_busy_and_ends(lab: LabServ
 
         def note(kernel_id: str, busy: bool) -> None:
             assert kernel_id == kernel
-            heard.append(busy)
+            states.append(busy)
             notified.set()
 
         activity.listeners.append(note)
-        await activity.watch(kernel, RuntimeManager(), plan.sockets)
+        await activity.watch(kernel, RuntimeManager(), plan.journal_endpoint)
         assert activity.busy(kernel) is False
         cell = page.execute("print('x' * 100000)")
         await asyncio.to_thread(page.until_idle, cell)
-        while len(heard) < 3:
+        while len(states) < 3:
             notified.clear()
             await notified.wait()
         activity.stop(kernel)  # as Jupyter does before it shuts down a kernel
@@ -102,8 +102,8 @@ def test_listeners_are_notified_when_a_kernel_becomes_busy_and_ends(lab: LabServ
         activity.close()
 
     asyncio.run(asyncio.wait_for(watch(), 30))
-    assert heard[:3] == [False, True, False], "as it was, and a cell"
-    assert heard[-2:] == [False, False], "the kernel's end, and the runtime's"
+    assert states[:3] == [False, True, False], "as it was, and a cell"
+    assert states[-2:] == [False, False], "the kernel's end, and the runtime's"
 
 
 def test_an_adopted_kernel_keeps_its_state(

@@ -27,19 +27,21 @@ def test_a_waiting_runtime_starts_when_its_card_is_free(
     given_up = lab.session("given-up.ipynb", ONE)
     waiting = lab.session("waiting.ipynb", ONE)["kernel"]["id"]
     assert (lab.state(waiting) or {})["state"] == "waiting"
-    lab.page(waiting).until(lambda one: (one["msg_type"], one["content"].get("execution_state")) == STARTING)
+    lab.page(waiting).until(
+        lambda message: (message["msg_type"], message["content"].get("execution_state")) == STARTING
+    )
 
     lab.end(signal.SIGKILL)
     lab.start()
     assert lab.kernel(waiting)["execution_state"] == "starting"
-    shown = {one["id"]: one for one in lab.get("/ownlab/api/snapshot").json()["runtimes"]}
+    shown = {runtime["id"]: runtime for runtime in lab.get("/ownlab/api/snapshot").json()["runtimes"]}
     assert (shown[waiting]["state"], shown[waiting]["place"]) == ("waiting", 2)
     assert "holder.ipynb" in shown[waiting]["why"]
     lab.client.delete(f"{lab.url}/api/sessions/{given_up['id']}").raise_for_status()
     until(lambda: not (lab.home / "runtimes" / given_up["kernel"]["id"]).exists(), "its folder is gone")
 
     page = lab.page(waiting)
-    page.until(lambda one: (one["msg_type"], one["content"].get("execution_state")) == STARTING)
+    page.until(lambda message: (message["msg_type"], message["content"].get("execution_state")) == STARTING)
     page.execute(VISIBLE)
     lab.post(f"/api/kernels/{waiting}/restart")
     lab.post(f"/api/kernels/{waiting}/interrupt")

@@ -26,7 +26,7 @@ def token_file(lab: LabServer) -> Iterator[Path]:
 
 
 def get(lab: LabServer, path: str = "/ownlab/metrics", **headers: str) -> httpx.Response:
-    return httpx.get(lab.url.rstrip("/") + path, headers=headers, trust_env=False, timeout=30)
+    return httpx.get(lab.url.rstrip("/") + path, headers=headers, trust_env=False, timeout=300)
 
 
 def test_metrics_require_authentication(lab: LabServer) -> None:
@@ -52,12 +52,12 @@ def test_metrics_contain_cards_and_notebooks(lab: LabServer, until: Callable[...
 
     def read_metrics() -> dict[str, float]:
         text = get(lab, Authorization=f"Bearer {lab.token}").text
-        samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
-        assert {one.labels["gpu"] for one in samples if one.name == "ownlab_card_lost"} == {"0", "1", "2", "3"}
-        return {one.name: one.value for one in samples if one.labels.get("runtime") == kernel}
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        assert {sample.labels["gpu"] for sample in samples if sample.name == "ownlab_card_lost"} == {"0", "1", "2", "3"}
+        return {sample.name: sample.value for sample in samples if sample.labels.get("runtime") == kernel}
 
-    found = until(
+    metrics = until(
         lambda: (now := read_metrics()).get("ownlab_runtime_cpu_cores") is not None and now, "its load is measured"
     )
-    assert found["ownlab_runtime_memory_bytes"] > 1024**2
-    assert found["ownlab_runtime_processes"] >= 2
+    assert metrics["ownlab_runtime_memory_bytes"] > 1024**2
+    assert metrics["ownlab_runtime_processes"] >= 2

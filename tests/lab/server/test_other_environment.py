@@ -85,8 +85,8 @@ def test_colab_api_in_the_page(lab: LabServer, kernel_type: str) -> None:
     page = Person(lab, runtime, line)
     asked = f"{FORM}\nfrom getpass import getpass\nprint(input('name? '), len(getpass()))\n!read x; echo got $x"
     assert page.run(asked) == "nobody\nAnn 3\ngot Ann\n"
-    for cell, says in CELLS.items():
-        assert page.run(cell) == says
+    for cell, expected in CELLS.items():
+        assert page.run(cell) == expected
     assert page.downloads == ["given"]
     assert page.run("from google.colab import output\nprint(output.eval_js('6 * 7'))") == "42\n"
     line.close()

@@ -34,7 +34,11 @@ def test_a_page_receives_hello_first_then_everything_in_order(lab: LabServer, ke
     page.until_idle(request)
     assert page.unacknowledged == {}, "it was told that its request was taken"
     # The reply arrives on its own socket: before or after the kernel's outputs.
-    mine = [one.kind for one in page.received if one.parent.get("msg_id") == request and one.channel == "iopub"]
+    mine = [
+        message.kind
+        for message in page.received
+        if message.parent.get("msg_id") == request and message.channel == "iopub"
+    ]
     assert mine == ["status", "execute_input", "stream", "execute_result", "status"]
     assert page.numbers() == sorted(set(page.numbers()))
 
@@ -43,7 +47,7 @@ def test_messages_from_a_disconnection_arrive_after_reconnecting(lab: LabServer,
     page = follow(lab, kernel)
     request = page.execute(COUNT.format(200, 0.005))
     for _ in range(4):
-        page.until(lambda one: one.kind == "stream", "some output")
+        page.until(lambda message: message.kind == "stream", "some output")
         page.drop()
         page.open()
     page.until_idle(request)
@@ -51,7 +55,7 @@ def test_messages_from_a_disconnection_arrive_after_reconnecting(lab: LabServer,
         page.until_kind("execute_reply")
     assert page.printed(request) == lines(200)
     assert page.numbers() == sorted(set(page.numbers())), "nothing comes twice"
-    assert [one.content["status"] for one in page.received if one.kind == "execute_reply"] == ["ok"]
+    assert [message.content["status"] for message in page.received if message.kind == "execute_reply"] == ["ok"]
 
 
 def test_a_cell_ends_while_no_page_is_connected(
@@ -81,7 +85,9 @@ def test_a_message_sent_twice_runs_once(lab: LabServer, kernel: str, follow: Ope
     page.unacknowledged = kept
     page.drop()
     page.open()
-    confirmation = page.until(lambda one: one.kind == "taken" and one.content["msg_id"] == request, "taken again")
+    confirmation = page.until(
+        lambda message: message.kind == "taken" and message.content["msg_id"] == request, "taken again"
+    )
     assert confirmation.content["position"] == 0
     assert page.run("print(runs)") == "1\n"
 
@@ -96,7 +102,7 @@ def test_two_pages_receive_the_same_and_each_knows_its_own_requests(lab: LabServ
     assert "taken" not in second.kinds()
     third = follow(lab, kernel, after="now")
     assert third.next().kind == "hello"
-    third.until(lambda one: is_status(one, "idle"), "how things stand")
+    third.until(lambda message: is_status(message, "idle"), "how things stand")
     assert third.printed() == ""
 
 
@@ -110,9 +116,11 @@ def test_an_unknown_position_means_now(lab: LabServer, kernel: str, follow: Open
 def test_a_plain_jupyter_page_works_next_to_a_streaming_one(lab: LabServer, kernel: str, follow: Open) -> None:
     following, plain = follow(lab, kernel), lab.page(kernel)
     assert plain.run("print('plain')") == "plain\n"
-    following.until(lambda one: one.kind == "stream" and one.content["text"] == "plain\n", "the other's output")
+    following.until(
+        lambda message: message.kind == "stream" and message.content["text"] == "plain\n", "the other's output"
+    )
     request = following.execute("print('following')")
-    plain.until(lambda one: one["msg_type"] == "stream" and one["content"]["text"] == "following\n")
+    plain.until(lambda message: message["msg_type"] == "stream" and message["content"]["text"] == "following\n")
     following.until_idle(request)
 
 
@@ -149,43 +157,45 @@ def test_a_requested_restart_is_not_reported_as_missed(lab: LabServer, kernel: s
     page = follow(lab, kernel)
     page.run("x = 1")
     lab.post(f"/api/kernels/{kernel}/restart")
-    page.until(lambda one: is_status(one, "starting") and one.number > 0, "the new kernel starts")
+    page.until(lambda message: is_status(message, "starting") and message.number > 0, "the new kernel starts")
     page.drop()
     page.open()
     assert page.run("print('x' in dir())") == "False\n"
-    assert not [one for one in page.received if is_status(one, "restarting")]
+    assert not [message for message in page.received if is_status(message, "restarting")]
 
 
 def test_a_missed_restart_is_reported_between_the_two_kernels(lab: LabServer, kernel: str, follow: Open) -> None:
     page, other = follow(lab, kernel), follow(lab, kernel)
     page.run("print('old')")
     request = page.execute("print('last'); import time; time.sleep(600)")
-    other.until(lambda one: one.kind == "stream" and one.content["text"] == "last\n", "it runs")
+    other.until(lambda message: message.kind == "stream" and message.content["text"] == "last\n", "it runs")
     page.drop()
     lab.post(f"/api/kernels/{kernel}/restart")
     other.run("print('new')")
     page.open()
-    page.until(lambda one: one.kind == "stream" and one.content["text"] == "new\n", "the new kernel's output")
+    page.until(
+        lambda message: message.kind == "stream" and message.content["text"] == "new\n", "the new kernel's output"
+    )
     words = [
-        one.content["text"].strip() if one.kind == "stream" else "restarting"
-        for one in page.received
-        if one.kind == "stream" or is_status(one, "restarting")
+        message.content["text"].strip() if message.kind == "stream" else "restarting"
+        for message in page.received
+        if message.kind == "stream" or is_status(message, "restarting")
     ]
     assert words == ["old", "last", "restarting", "new"]
-    [restart] = [one for one in page.received if is_status(one, "restarting")]
-    [last] = [one for one in page.received if one.kind == "stream" and one.parent["msg_id"] == request]
+    [restart] = [message for message in page.received if is_status(message, "restarting")]
+    [last] = [message for message in page.received if message.kind == "stream" and message.parent["msg_id"] == request]
     assert restart.header["session"] == last.header["session"], "JupyterLab would forget what it has not handled yet"
     page.drop()
     page.open()
     page.run("1")
-    assert len([one for one in page.received if is_status(one, "restarting")]) == 1
+    assert len([message for message in page.received if is_status(message, "restarting")]) == 1
 
 
 def test_a_kernel_that_dies_is_restarted_and_the_page_is_informed(lab: LabServer, kernel: str, follow: Open) -> None:
     page = follow(lab, kernel)
     page.run("print('alive')")
     page.execute("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    page.until(lambda one: is_status(one, "restarting"), "it is restarted")
+    page.until(lambda message: is_status(message, "restarting"), "it is restarted")
     page.drop()
     page.open()
     assert page.run("print('again')") == "again\n"
@@ -212,13 +222,13 @@ def test_the_server_is_killed_under_an_open_page(new_lab: Callable[..., LabServe
     kernel = lab.session()["kernel"]["id"]
     page = follow(lab, kernel)
     request = page.execute(COUNT.format(300, 0.02))
-    page.until(lambda one: one.kind == "stream", "it runs")
+    page.until(lambda message: message.kind == "stream", "it runs")
     for signum in (signal.SIGKILL, signal.SIGTERM):
         lab.end(signum)
         page.drop()
         lab.start()
         page.open()
-        page.until(lambda one: one.kind == "stream", "it still runs")
+        page.until(lambda message: message.kind == "stream", "it still runs")
     page.until_idle(request)
     assert page.printed(request) == lines(300)
     assert page.numbers() == sorted(set(page.numbers()))
@@ -299,7 +309,7 @@ def test_a_runtime_that_waits_for_a_card_can_be_streamed(
     assert page.next().kind == "hello"
     assert is_status(page.next(), "starting")
     request = page.execute("print('at last')")
-    page.until(lambda one: one.kind == "taken" and one.content["msg_id"] == request, "it was taken")
+    page.until(lambda message: message.kind == "taken" and message.content["msg_id"] == request, "it was taken")
     lab.end(signal.SIGKILL)
     page.drop()
     lab.start()
@@ -307,7 +317,7 @@ def test_a_runtime_that_waits_for_a_card_can_be_streamed(
     lab.client.delete(f"{lab.url}/api/kernels/{holder}").raise_for_status()
     page.until_idle(request)
     assert page.printed(request) == "at last\n"
-    assert not [one for one in page.received if is_status(one, "restarting")]
+    assert not [message for message in page.received if is_status(message, "restarting")]
 
 
 def test_a_runtime_whose_supervisor_was_killed_is_dead(lab: LabServer, kernel: str, follow: Open) -> None:
@@ -315,7 +325,7 @@ def test_a_runtime_whose_supervisor_was_killed_is_dead(lab: LabServer, kernel: s
     page.run("print('before')")
     _, supervisor, _ = lab.processes(kernel)
     os.kill(supervisor["pid"], signal.SIGKILL)
-    page.until(lambda one: is_status(one, "dead"), "it is over")
+    page.until(lambda message: is_status(message, "dead"), "it is over")
     page.drop()
     with pytest.raises(websocket.WebSocketBadStatusException) as failure:
         page.open()

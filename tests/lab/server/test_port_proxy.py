@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import websocket
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
@@ -25,6 +26,8 @@ class EchoHandler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(json.dumps({"path": self.path, "headers": dict(self.headers)}).encode())
+
+    do_POST = do_PUT = do_DELETE = do_GET
 
     def log_message(self, *args: Any) -> None:
         """Nothing is logged."""
@@ -58,7 +61,7 @@ def test_a_port_is_proxied_without_the_credentials_of_the_lab(
 ) -> None:
     address = f"{lab.url}/proxy/{port}"
     until(lambda: lab.client.get(f"{address}/").status_code == 200, "the server has its door to ports")
-    with httpx.Client(trust_env=False, timeout=30) as browser:
+    with httpx.Client(trust_env=False, timeout=300) as browser:
         browser.get(f"{lab.url}/lab", params={"token": lab.token}).raise_for_status()
         cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
         assert "username-" in cookies
@@ -74,6 +77,61 @@ def test_a_port_is_proxied_without_the_credentials_of_the_lab(
         assert lab.token not in got.text
     own = lab.client.get(f"{address}/x?token={lab.token}", headers={"Authorization": "Bearer of the app"})
     assert own.json()["headers"]["Authorization"] == "Bearer of the app"
+
+
+@pytest.fixture
+def browser(lab: LabServer, port: int, until: Callable[..., Any]) -> Iterator[httpx.Client]:
+    """A browser that has logged in, once the server forwards to ports."""
+    until(lambda: lab.client.get(f"{lab.url}/proxy/{port}/").status_code == 200, "the server has its door to ports")
+    with httpx.Client(trust_env=False, timeout=300) as client:
+        client.get(f"{lab.url}/lab", params={"token": lab.token}).raise_for_status()
+        yield client
+
+
+OTHER_SITES: list[dict[str, str]] = [
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1:1"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+]
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+@pytest.mark.parametrize("headers", OTHER_SITES)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+def test_requests_of_other_websites_are_refused(
+    lab: LabServer, browser: httpx.Client, port: int, method: str, headers: dict[str, str]
+) -> None:
+    address = f"{lab.url}/proxy/{port}/delete-everything"
+    assert browser.request(method, address, headers=headers).status_code == 403
+    assert lab.client.request(method, address, headers=headers).status_code == 200, "the token is proof enough"
+
+
+def test_the_lab_itself_and_links_of_others_reach_a_port(lab: LabServer, browser: httpx.Client, port: int) -> None:
+    address = f"{lab.url}/proxy/{port}/"
+    own = {"Origin": lab.url, "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+    assert [browser.request(method, address, headers=own).status_code for method in ("GET", "POST")] == [200, 200]
+    assert browser.post(address).status_code == 200, "a script with a cookie sends neither header"
+    assert browser.get(address, headers=LINK).status_code == 200
+    assert browser.post(address, headers=LINK).status_code == 403, "a form of another website"
+
+
+@pytest.mark.parametrize("headers", [OTHER_SITES[0], {**OTHER_SITES[5], "Sec-Fetch-Mode": "websocket"}])
+def test_websockets_of_other_websites_are_refused(
+    lab: LabServer, browser: httpx.Client, port: int, headers: dict[str, str]
+) -> None:
+    cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    given = {"Origin": lab.url, **headers}
+    with pytest.raises(websocket.WebSocketBadStatusException) as refused:
+        websocket.create_connection(
+            f"ws://127.0.0.1:{lab.port}/proxy/{port}/",
+            timeout=300,
+            origin=given.pop("Origin"),
+            header=[f"Cookie: {cookies}", *(f"{name}: {value}" for name, value in given.items())],
+        )
+    assert refused.value.status_code == 403
 
 
 def test_ports_require_access_to_the_lab(

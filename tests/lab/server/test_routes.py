@@ -21,7 +21,7 @@ WRITE = ["/ownlab/api/runtimes/abc/stop", "/ownlab/api/runtimes/abc/extend"]
 @pytest.fixture
 def browser(lab: LabServer) -> Iterator[httpx.Client]:
     """A browser that has logged in and uses its cookies."""
-    with httpx.Client(trust_env=False, timeout=30) as client:
+    with httpx.Client(trust_env=False, timeout=300) as client:
         client.get(f"{lab.url}/lab", params={"token": lab.token}).raise_for_status()
         yield client
 
@@ -32,7 +32,7 @@ def handshake(lab: LabServer, **header: str) -> int:
     origin = header.pop("Origin", None)
     try:
         opened = websocket.create_connection(
-            address, timeout=30, header=[f"{name}: {value}" for name, value in header.items()], origin=origin
+            address, timeout=300, header=[f"{name}: {value}" for name, value in header.items()], origin=origin
         )
     except websocket.WebSocketBadStatusException as exc:
         return int(exc.status_code)
@@ -41,7 +41,7 @@ def handshake(lab: LabServer, **header: str) -> int:
 
 
 def test_the_token_is_required(lab: LabServer) -> None:
-    with httpx.Client(trust_env=False, timeout=30) as stranger:
+    with httpx.Client(trust_env=False, timeout=300) as stranger:
         assert [stranger.get(lab.url + path).status_code for path in READ] == [403, 403]
         assert [stranger.post(lab.url + path, json={}).status_code for path in WRITE] == [403, 403]
         wrong = {"Authorization": "token wrong"}
@@ -94,7 +94,7 @@ def test_stop(lab: LabServer, until: Callable[..., Any]) -> None:
     page.run("1")
     processes = lab.processes(kernel)
     assert lab.post(f"/ownlab/api/runtimes/{kernel}/stop", {"now": True}).json()["runtime"] == kernel
-    page.until(lambda one: one["msg_type"] == "status" and one["content"]["execution_state"] == "dead")
+    page.until(lambda message: message["msg_type"] == "status" and message["content"]["execution_state"] == "dead")
     until(lambda: not any(is_alive(process) for process in processes), "no process is left")
     assert lab.get("/api/kernels").json() == [], "it is not started anew"
     assert lab.get("/api/sessions").json() == []

@@ -99,9 +99,9 @@ def test_a_type_is_proposed(lab: LabServer, notebook: Path) -> None:
     kernel = lab.session("sub folder/größe.ipynb")["kernel"]
     metadata = {"accelerator": "GPU", "colab": {"gpuType": "T4"}}
     asked = {"metadata": metadata, "runtime": kernel["id"], "type": kernel["name"]}
-    found = lab.client.post(address, json=asked).json()["proposal"]
-    assert found["type"] == "ownlab-1-nvidia-geforce-gtx-1080-ti"
-    assert found["words"].startswith("This notebook was made for a T4 GPU. Run it on")
+    proposal = lab.client.post(address, json=asked).json()["proposal"]
+    assert proposal["type"] == "ownlab-1-nvidia-geforce-gtx-1080-ti"
+    assert proposal["words"].startswith("This notebook was made for a T4 GPU. Run it on")
     assert lab.client.post(address, json={**asked, "metadata": {}}).json() == {"proposal": None}
     assert lab.client.post(address, json={"metadata": 3}).status_code == 400
     assert httpx.post(address, json=asked, trust_env=False).status_code == 403

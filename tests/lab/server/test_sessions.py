@@ -26,12 +26,14 @@ def test_a_rename_reaches_every_list(new_lab: Callable[..., LabServer], until: C
     lab.client.patch(f"{lab.url}/api/sessions/{session['id']}", json=change).raise_for_status()
     expected = str(lab.folder / "after.ipynb")
     until(
-        lambda: [one["notebook"] for one in lab.get("/ownlab/api/snapshot").json()["runtimes"]] == [expected],
+        lambda: [runtime["notebook"] for runtime in lab.get("/ownlab/api/snapshot").json()["runtimes"]] == [expected],
         "the list shows its new name",
     )
     lab.end(signal.SIGKILL)
     lab.start()
-    assert [(one["id"], one["path"]) for one in lab.get("/api/sessions").json()] == [(session["id"], "after.ipynb")]
+    assert [(session["id"], session["path"]) for session in lab.get("/api/sessions").json()] == [
+        (session["id"], "after.ipynb")
+    ]
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,15 +20,15 @@ HIDDEN_SECONDS = 5.0
 class Stream:
     def __init__(self, lab: LabServer) -> None:
         address = f"ws://127.0.0.1:{lab.port}/ownlab/api/stream"
-        self.socket = websocket.create_connection(address, timeout=30, header=[f"Authorization: token {lab.token}"])
+        self.socket = websocket.create_connection(address, timeout=300, header=[f"Authorization: token {lab.token}"])
 
     def close(self) -> None:
         self.socket.close()
         self.socket.shutdown()  # type: ignore[no-untyped-call]  # where the server has closed it, `close` leaves our end open
 
     def next(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.socket.recv())
-        return found
+        snapshot: dict[str, Any] = json.loads(self.socket.recv())
+        return snapshot
 
     def show(self, visible: bool) -> None:
         self.socket.send(json.dumps({"visible": visible}))
@@ -40,11 +40,11 @@ class Stream:
             while True:
                 self.next()
 
-    def until(self, found: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        deadline = time.monotonic() + 30
+    def until(self, condition: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             snapshot = self.next()
-            if found(snapshot):
+            if condition(snapshot):
                 return snapshot
         pytest.fail("it was never sent")
 
@@ -69,21 +69,23 @@ def test_history_is_sent_once(stream: Stream) -> None:
     first = stream.next()
     stream.show(True)
     later = [stream.next() for _ in range(3)]
-    times = [point["at"] for one in (first, *later) for point in one["history"]]
+    times = [point["at"] for snapshot in (first, *later) for point in snapshot["history"]]
     assert len(times) == len(set(times))
-    assert sum(len(one["history"]) for one in later) <= len(later)
-    assert [len(point["cards"]) for one in later for point in one["history"]][-1:] == [4]
+    assert sum(len(snapshot["history"]) for snapshot in later) <= len(later)
+    assert [len(point["cards"]) for snapshot in later for point in snapshot["history"]][-1:] == [4]
 
 
 def test_a_change_is_sent_immediately(lab: LabServer, stream: Stream) -> None:
     stream.next()
     stream.show(True)
-    kernel = lab.session("told.ipynb")["kernel"]["id"]
-    stream.until(lambda one: any(each["id"] == kernel and each["state"] == "running" for each in one["runtimes"]))
+    kernel = lab.session("new.ipynb")["kernel"]["id"]
+    stream.until(
+        lambda snapshot: any(each["id"] == kernel and each["state"] == "running" for each in snapshot["runtimes"])
+    )
     lab.page(kernel).execute("import time; time.sleep(600)")
-    stream.until(lambda one: any(each["id"] == kernel and each["busy"] for each in one["runtimes"]))
+    stream.until(lambda snapshot: any(each["id"] == kernel and each["busy"] for each in snapshot["runtimes"]))
     lab.client.delete(f"{lab.url}/api/kernels/{kernel}").raise_for_status()
-    stream.until(lambda one: all(each["id"] != kernel for each in one["runtimes"]))
+    stream.until(lambda snapshot: all(each["id"] != kernel for each in snapshot["runtimes"]))
 
 
 def test_no_snapshots_are_taken_while_no_page_is_visible(lab: LabServer, stream: Stream) -> None:
@@ -99,7 +101,7 @@ def test_no_snapshots_are_taken_while_no_page_is_visible(lab: LabServer, stream:
     shown = time.time()
     stream.socket.settimeout(30)
     stream.show(True)
-    stream.until(lambda one: one["at"] >= shown)
+    stream.until(lambda snapshot: snapshot["at"] >= shown)
     history = lab.get("/ownlab/api/snapshot").json()["history"]
     assert [point["at"] for point in history if hidden < point["at"] < shown] == []
     assert [point for point in history if point["at"] <= hidden]

@@ -20,6 +20,7 @@ STAND_IN = """
 import os, signal, time
 class LabApp:
     connection_url = "http://127.0.0.1:1/"
+    config = dict()
     @classmethod
     def initialize_server(cls, argv, config):
         return cls()
@@ -38,11 +39,11 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "OWNLAB_HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path / "stand-in")}
 
 
-def watchdog(folder: Path, environ: dict[str, str], deed: str, says_to: Path | None = None) -> subprocess.Popen[bytes]:
+def watchdog(folder: Path, environ: dict[str, str], code: str, says_to: Path | None = None) -> subprocess.Popen[bytes]:
     package = Path(environ["PYTHONPATH"]) / "jupyterlab"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    (package / "labapp.py").write_text(STAND_IN.format(deed=deed))
+    (package / "labapp.py").write_text(STAND_IN.format(deed=code))
     lock = take_lock(folder, "watchdog", environ=environ)
     assert lock is not None
     with lock, (says_to or log_file(folder, environ)).open("wb") as log:
@@ -68,8 +69,8 @@ def test_the_watchdog_gives_up_after_five_crashes(tmp_path: Path, environ: dict[
 
 def test_the_server_is_restarted_on_a_full_disk(tmp_path: Path, environ: dict[str, str]) -> None:
     starts = tmp_path / "starts"
-    deed = f"print('.', end='', flush=True, file=open({str(starts)!r}, 'a')); os.kill(os.getpid(), signal.SIGKILL)"
-    with watchdog(tmp_path, environ, deed, says_to=Path("/dev/full")) as dog:
+    code = f"print('.', end='', flush=True, file=open({str(starts)!r}, 'a')); os.kill(os.getpid(), signal.SIGKILL)"
+    with watchdog(tmp_path, environ, code, says_to=Path("/dev/full")) as dog:
         assert dog.wait(60) == 3
     assert starts.read_text() == "....."
 
@@ -80,7 +81,7 @@ def test_a_signal_stops_the_server_before_the_watchdog(
 ) -> None:
     with watchdog(tmp_path, environ, "time.sleep(100)") as dog:
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             while lock_holder(tmp_path, environ=environ) is None and time.monotonic() < deadline:
                 time.sleep(0.02)
             assert lock_holder(tmp_path, "watchdog", environ=environ) == (dog.pid, os.uname().nodename)

@@ -105,15 +105,15 @@ def someone(folder: Path, devices: list[Device]) -> Iterator[Callable[..., Any]]
     started: list[Someone] = []
 
     def start(name: str = "ann", *, uid: int | None = None, groups: tuple[int, ...] = (), at: Path = folder) -> Someone:
-        one = Someone.__new__(Someone)
-        started.append(one)
-        one.__init__(at, name, uid, list(groups))  # type: ignore[misc]  # so that it is ended even if it is refused
-        one.ask("look", devices=[device._asdict() for device in devices])
-        return one
+        process = Someone.__new__(Someone)
+        started.append(process)
+        process.__init__(at, name, uid, list(groups))  # type: ignore[misc]  # so that it is ended even if it is refused
+        process.ask("look", devices=[device._asdict() for device in devices])
+        return process
 
     yield start
-    for one in started:
-        one.end()
+    for process in started:
+        process.end()
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def wait_until() -> Callable[[Callable[[], object]], None]:
-    def wait(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 180.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not so after {seconds} s"

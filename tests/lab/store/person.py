@@ -36,7 +36,7 @@ class Person:
         self.devices: list[Device] = []
 
     def look(self, devices: list[dict[str, Any]]) -> None:
-        self.devices = [Device(**{**one, "strangers": tuple(one["strangers"])}) for one in devices]
+        self.devices = [Device(**{**fields, "strangers": tuple(fields["strangers"])}) for fields in devices]
 
     def come(self, runtime: str, want: list[Any], at: float | None = None) -> None:
         """Take the lock, and a place in the queue."""

@@ -110,6 +110,7 @@ class Worker:
         os.setsid()
         self.me = Process(os.getpid(), process_started(os.getpid()) or 0)
         self.store = Store.open(folder / "store")
+        self.store.set_busy_timeout(PATIENCE)  # SQLite lets nobody queue: on a busy machine one of 50 may wait long
         self.number = number
 
     def work(self) -> None:
@@ -198,9 +199,9 @@ class Storm:
 
     def collect(self) -> None:
         """Bury the dead, and start others in their stead."""
-        while self.workers and (found := os.waitpid(-1, os.WNOHANG))[0]:
-            known = found[0] in self.workers
-            self.bury(*found)
+        while self.workers and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            known = ended[0] in self.workers
+            self.bury(*ended)
             if known and not self.over:
                 self.start()
 

@@ -50,7 +50,7 @@ one.store.close()
 
 def test_a_full_disk_loses_nothing(folder: Path) -> None:
     argv = [sys.executable, "-c", FULL, str(folder), str(Path(__file__).parent)]
-    ran = subprocess.run(argv, capture_output=True, text=True, timeout=100)
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     added, answer = json.loads(ran.stdout)
     assert answer

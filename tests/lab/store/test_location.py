@@ -101,9 +101,9 @@ def test_a_folder_of_another_user_is_refused(root: Path) -> None:
 
 def test_the_last_of_several_mounts_on_one_point_counts(root: Path) -> None:
     mount(root, HOME_ON_NFS + "22 20 8:2 / /home rw - xfs /dev/sdb1 rw\n23 20 0:9 / /homeless rw - nfs4 x:/ rw\n")
-    found = mount_of(str(root / "home/ann/not/there/yet"), root)
-    assert found is not None
-    assert (found.point, found.filesystem) == ("/home", "xfs")
+    newest = mount_of(str(root / "home/ann/not/there/yet"), root)
+    assert newest is not None
+    assert (newest.point, newest.filesystem) == ("/home", "xfs")
 
 
 def test_without_a_mount_table_there_is_no_warning(root: Path) -> None:

@@ -77,7 +77,7 @@ def test_processes_of_another_user_than_the_locks_owner_are_not_killed(start: Ca
     marked = start(marker=DEAD)
     for owner in (os.getuid() + 1, None):  # a row in another's name; a row without a lock file
         left = end_orphans([(row(), owner)])
-        assert [one.pid for one in left[DEAD]] == [marked.pid]
+        assert [process.pid for process in left[DEAD]] == [marked.pid]
     assert marked.poll() is None
 
 
@@ -93,7 +93,7 @@ def test_a_session_without_its_leader_counts_but_is_not_killed(
         leader.kill()
         leader.wait(20)
         left = end_orphans([(row(kernel=kernel), os.getuid())])
-        assert member in [one.pid for one in left[DEAD]]
+        assert member in [process.pid for process in left[DEAD]]
         assert process_started(member) is not None
     finally:
         for child in left[DEAD]:
@@ -116,7 +116,7 @@ def test_excluded_processes_are_ignored(start: Callable[..., Any]) -> None:
 def test_our_own_process_is_never_killed_but_counts() -> None:
     me = Process(os.getpid(), process_started(os.getpid()) or 0)
     left = end_orphans([(row(kernel=me)._replace(keeper=me), os.getuid())], but=_all_but_me())
-    assert [one.pid for one in left[DEAD]] == [os.getpid()]
+    assert [process.pid for process in left[DEAD]] == [os.getpid()]
     assert {os.getpid(), os.getppid()} <= own_ancestors()
 
 
@@ -149,6 +149,6 @@ def test_orphans_are_described() -> None:
 def test_in_a_shared_store_a_pid_in_a_row_kills_nothing(start: Callable[..., Any]) -> None:
     named, marked = start(), start(marker=DEAD)
     left = end_orphans([(row(kernel=identity(named)), os.getuid())], shared=True)
-    assert [one.pid for one in left[DEAD]] == [named.pid]
+    assert [process.pid for process in left[DEAD]] == [named.pid]
     assert marked.wait(20) == -signal.SIGKILL
     assert named.poll() is None

@@ -78,7 +78,7 @@ def test_a_file_that_is_not_a_database_is_reported_and_kept(database: Path) -> N
     database.write_bytes(b"a letter to my aunt, and not a short one " * 100)
     with pytest.raises(StoreError, match="its database is damaged") as raised:
         Store.open(database.parents[1])
-    assert "move the db folder away" in raised.value.hint
+    assert "ownlab store repair" in raised.value.hint
     assert database.read_bytes().startswith(b"a letter to my aunt")
 
 

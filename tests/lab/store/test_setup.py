@@ -25,8 +25,8 @@ def group() -> str:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    found = {path.relative_to(folder).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
-    return {".": stat.S_IMODE(folder.stat().st_mode)} | found
+    permissions = {path.relative_to(folder).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+    return {".": stat.S_IMODE(folder.stat().st_mode)} | permissions
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o000])
@@ -53,8 +53,13 @@ def test_a_groups_store_has_its_permissions_whatever_the_umask(folder: Path, uma
 
 def test_a_store_for_everyone(folder: Path) -> None:
     init_shared(folder)
-    found = modes(folder)
-    assert (found["."], found["db"], found["db/ownlab.db"], found["locks"]) == (0o755, 0o2777, 0o666, 0o3777)
+    permissions = modes(folder)
+    assert (permissions["."], permissions["db"], permissions["db/ownlab.db"], permissions["locks"]) == (
+        0o755,
+        0o2777,
+        0o666,
+        0o3777,
+    )
 
 
 def test_limits_are_kept_in_a_file_that_members_cannot_write(folder: Path) -> None:

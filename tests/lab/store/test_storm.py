@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_storm_on_four_cards(tmp_path: Path) -> None:
     storm = Path(__file__).with_name("storm.py")
     argv = [sys.executable, str(storm), str(tmp_path / "storm"), "--workers", "50", "--seconds", "4", "--seed", "11"]

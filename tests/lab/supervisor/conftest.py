@@ -22,13 +22,15 @@ from ownlab.atomic_files import replace_file
 from ownlab.lab.journal.reader import records_after
 from ownlab.lab.journal.records import Record, json_object
 from ownlab.lab.runtimes.launch_plan import Plan
+from ownlab.lab.runtimes.start import new_connection
 from ownlab.lab.store.rows import Device
 from ownlab.lab.store.store import Store
 from ownlab.lab.transport import control as control_client
-from ownlab.lab.transport.journal_protocol import DUPLICATE, FOLLOW, HELLO, SEND, journal_address, unpack
+from ownlab.lab.transport.endpoints import Endpoint
+from ownlab.lab.transport.journal_protocol import DUPLICATE, FOLLOW, HELLO, PING, SEND, unpack
 
 LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "kernel" / "launch.py"
-PATIENCE = 30.0
+PATIENCE = 180.0
 
 CARDS = tuple(Device(f"GPU-{number}", "nvidia", number, "NVIDIA GeForce GTX 1080 Ti") for number in range(4))
 
@@ -37,8 +39,8 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE)
     """Wait until the condition is true and return its value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := condition():
-            return found
+        if result := condition():
+            return result
         time.sleep(0.01)
     raise AssertionError(f"after {seconds:g} s still not: {what}")
 
@@ -46,34 +48,40 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE)
 def of_runtime(runtime: str) -> list[int]:
     """Every living process with the runtime's mark in its environment."""
     mark = f"OWNLAB_RUNTIME={runtime}".encode()
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 if mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
-                    found.append(int(name))
+                    pids.append(int(name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 class Follower:
     """At a runtime's line, as a server is."""
 
-    def __init__(self, sockets: str, only: list[str] | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, only: list[str] | None = None, *, page: bool = False) -> None:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._socket = context.socket(zmq.DEALER)
         self._socket.sndhwm = self._socket.rcvhwm = 0
-        self._socket.connect(journal_address(sockets))
+        endpoint.connect(self._socket)
         self.records: list[Record] = []
         self.refused: list[str] = []
-        self._socket.send_multipart([FOLLOW, json.dumps({"only": only}).encode()])
+        self._socket.send_multipart([FOLLOW, json.dumps({"only": only, "page": page}).encode()])
         what, output = self._receive(PATIENCE)
         assert what == HELLO
         self.hello: dict[str, Any] = json.loads(output)
 
     def send(
-        self, kind: str, content: dict[str, Any], channel: str = "shell", parent: bytes = b"{}", name: str = ""
+        self,
+        kind: str,
+        content: dict[str, Any],
+        channel: str = "shell",
+        parent: bytes = b"{}",
+        name: str = "",
+        metadata: bytes = b"{}",
     ) -> str:
         """Send a message to the kernel; its id."""
         name = name or uuid.uuid4().hex
@@ -85,12 +93,18 @@ class Follower:
             "date": "2026-01-01T00:00:00Z",
             "version": "5.3",
         }
-        parts = [json.dumps(header).encode(), parent, b"{}", json.dumps(content).encode()]
+        parts = [json.dumps(header).encode(), parent, metadata, json.dumps(content).encode()]
         self._socket.send_multipart([SEND, channel.encode(), *parts])
         return name
 
-    def execute(self, code: str, name: str = "") -> str:
-        return self.send("execute_request", {"code": code, "allow_stdin": True}, name=name)
+    def execute(self, code: str, name: str = "", cell: str = "") -> str:
+        metadata = json.dumps({"cellId": cell} if cell else {}).encode()
+        return self.send("execute_request", {"code": code, "allow_stdin": True}, name=name, metadata=metadata)
+
+    def run_cell(self, cell: str, code: str) -> list[Record]:
+        """Run a notebook's cell to its end."""
+        metadata = json.dumps({"cellId": cell}).encode()
+        return self.until_done(self.send("execute_request", {"code": code}, metadata=metadata))
 
     def run(self, code: str) -> list[Record]:
         """Return the messages from a request to its end."""
@@ -113,16 +127,16 @@ class Follower:
 
     def until(self, condition: Callable[[Record], bool], seconds: float = PATIENCE) -> list[Record]:
         """Everything that is heard, up to what meets the condition."""
-        found: list[Record] = []
+        records: list[Record] = []
         end = time.monotonic() + seconds
-        while not found or not condition(found[-1]):
+        while not records or not condition(records[-1]):
             frames = self._receive(end - time.monotonic())
             if frames[0] == DUPLICATE:
                 self.refused.append(frames[1].decode())
             else:
-                found.append(unpack(frames))
-                self.records.append(found[-1])
-        return found
+                records.append(unpack(frames))
+                self.records.append(records[-1])
+        return records
 
     def until_refused(self, name: str) -> None:
         end = time.monotonic() + PATIENCE
@@ -134,8 +148,12 @@ class Follower:
                 self.records.append(unpack(frames))
 
     def _receive(self, seconds: float) -> list[bytes]:
-        assert self._socket.poll(int(max(0.0, seconds) * 1000)), "nothing was heard"
-        return self._socket.recv_multipart()
+        end = time.monotonic() + seconds
+        frames = [PING]
+        while frames[0] == PING:
+            assert self._socket.poll(int(max(0.0, end - time.monotonic()) * 1000)), "nothing was heard"
+            frames = self._socket.recv_multipart()
+        return frames
 
     def close(self) -> None:
         self._socket.close(linger=0)
@@ -152,10 +170,10 @@ class Started:
 
     def state(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads((self.home / "state.json").read_text())
+            state: dict[str, Any] = json.loads((self.home / "state.json").read_text())
         except FileNotFoundError:
             return {"state": "none"}
-        return found
+        return state
 
     def wait(self, *states: str) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:
@@ -163,10 +181,10 @@ class Started:
             return now if now["state"] in states else None
 
         try:
-            found: dict[str, Any] = wait_for(reached, f"state {states}")
+            state: dict[str, Any] = wait_for(reached, f"state {states}")
         except AssertionError as exc:
             raise AssertionError(f"{exc}; it is {self.state()}; log: {self.log()}") from exc
-        return found
+        return state
 
     def log(self) -> str:
         path = self.home / "log"
@@ -185,17 +203,17 @@ class Started:
         client.wait_for_ready(timeout=PATIENCE)
         return client
 
-    def follow(self, only: list[str] | None = None) -> Follower:
+    def follow(self, only: list[str] | None = None, *, page: bool = False) -> Follower:
         """A follower of a runtime of a lab, once that has a kernel or waits for one."""
         self.wait("running", "waiting", "dead")
-        self._followers.append(Follower(self.plan.sockets, only))
+        self._followers.append(Follower(self.plan.journal_endpoint, only, page=page))
         return self._followers[-1]
 
     def journal(self, after: int = 0) -> list[Record]:
         return list(records_after(Path(self.plan.journal), after))
 
     def ask(self, do: str, **values: Any) -> dict[str, Any]:
-        return control_client.send_command(self.plan.sockets, do, **values)
+        return control_client.send_command(self.plan.control_endpoint, do, **values)
 
     def pid(self, who: str) -> int:
         return int(self.state()[who]["pid"])
@@ -241,16 +259,6 @@ class Bench:
         runtime = str(uuid.uuid4())
         home = self.folder / runtime[:8]
         home.mkdir(mode=0o700)
-        public, secret = zmq.curve_keypair()
-        connection = {
-            "transport": "tcp",
-            "ip": "127.0.0.1",
-            **{f"{channel}_port": 0 for channel in ("shell", "iopub", "stdin", "control", "hb")},
-            "key": uuid.uuid4().hex,
-            "signature_scheme": "hmac-sha256",
-            "curve_publickey": public.decode(),
-            "curve_secretkey": secret.decode(),
-        }
         plan = Plan(
             runtime=runtime,
             home=str(home),
@@ -260,7 +268,7 @@ class Bench:
             label="Python 3 (CPU)",
             argv=[sys.executable, str(LAUNCH), "-f", "{connection_file}"],
             cwd=str(self.folder),
-            connection=connection,
+            connection=new_connection(),
             detached=True,
         )
         return plan._replace(**changes)
@@ -297,11 +305,31 @@ def module_bench() -> type[Bench]:
 
 
 @pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+def shared_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """One runtime for all tests of a file that leave it as it was."""
-    runtime = Bench(tmp_path_factory.mktemp("standing")).start()
+    runtime = Bench(tmp_path_factory.mktemp("shared")).start()
     yield runtime
     runtime.clear()
+
+
+@pytest.fixture
+def start_program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start Python source in a process of its own, which can be stopped, and wait for the first line that it prints."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(source: str, *arguments: str, first: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen([sys.executable, "-c", source, *arguments], stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == first + "\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 @pytest.fixture

@@ -21,6 +21,17 @@ def test_idle_time_counts_from_the_last_activity_and_never_while_busy() -> None:
     assert deadlines.nearest(idle_since=None) is None
 
 
+def test_a_card_is_released_only_if_it_is_idle_and_nobody_looks() -> None:
+    deadlines = Deadlines(Limits(unattended=600), 1000.0)
+
+    assert deadlines.nearest(idle_since=1000.0) is None  # a page is open
+    assert deadlines.nearest(idle_since=None, unattended_since=1000.0) is None  # it works
+    for idle, left in ((2000.0, 2500.0), (2500.0, 2000.0)):
+        end = deadlines.nearest(idle_since=idle, unattended_since=left)
+        assert end is not None
+        assert (end.at, end.why, end.idle) == (3100.0, "after 10 min idle with no page open", True)
+
+
 def test_a_session_ends_busy_or_not() -> None:
     deadlines = Deadlines(Limits(session=12 * 3600), 1000.0)
 

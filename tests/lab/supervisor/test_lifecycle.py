@@ -14,7 +14,10 @@ import pytest
 
 from ownlab.config.limits import Limits
 from ownlab.errors import LabError
+from ownlab.lab.runtimes.start import tcp_connection
+from ownlab.lab.runtimes.state import read_state
 from ownlab.lab.store.rows import CardRequest
+from ownlab.text import Text
 
 # A process that nothing connects with its kernel any more but what it inherited: two forks, a session of its own.
 ESCAPE = """
@@ -99,7 +102,7 @@ def test_a_relaunch_keeps_ports_cards_and_clients(bench: Any) -> None:
 
     runtime.ask("relaunch")
     runtime.wait("running")
-    client.wait_for_ready(timeout=30)
+    client.wait_for_ready(timeout=300)
 
     after = runtime.state()
     assert after["connection"] == before["connection"]
@@ -117,6 +120,9 @@ def test_a_killed_kernel_is_dead_until_it_is_restarted(bench: Any, waiting: Call
     state = runtime.wait("dead")
     assert (state["exit_code"], state["kernel"]) == (-9, None)
     assert state["reason"] == "the kernel died (signal 9)"
+    for reason in ((read_state(runtime.plan.home) or {})["reason"], runtime.ask("status")["reason"]):
+        assert isinstance(reason, Text)
+        assert (reason.template, reason.values) == ("the kernel died ({exit})", {"exit": "signal 9"})
     assert gone(away)
     with pytest.raises(LabError, match="no kernel"):
         runtime.ask("signal", signum=2)
@@ -195,10 +201,10 @@ def test_on_end_runs_in_the_middle_of_a_cell_and_once(bench: Any, waiting: Calla
 
     assert runtime.ended() == 0
     assert saved.read_text() == "saved"
-    heard = ""
-    while "ValueError: wrong" not in heard:
-        message = client.get_iopub_msg(timeout=30)
-        heard += message["content"].get("text", "")
+    printed = ""
+    while "ValueError: wrong" not in printed:
+        message = client.get_iopub_msg(timeout=300)
+        printed += message["content"].get("text", "")
 
 
 def test_a_shutdown_request_ends_the_supervisor_with_the_kernel(bench: Any) -> None:
@@ -256,7 +262,10 @@ def test_an_environment_without_ipykernel_is_explained(bench: Any) -> None:
     [
         ({"argv": ["/nowhere/python"]}, "the kernel cannot be started: No such file or directory: /nowhere/python"),
         ({"cwd": "/nowhere"}, "the kernel cannot be started: No such file or directory: /nowhere"),
-        ({"store": "/proc/nowhere"}, "The store /proc/nowhere cannot be used"),
+        (
+            {"store": "/proc/nowhere", "want": CardRequest("X", 1)},
+            "The store /proc/nowhere cannot be used",
+        ),
         ({"sockets": "/nowhere"}, "its sockets cannot be opened"),
     ],
 )
@@ -269,7 +278,7 @@ def test_a_failed_start_has_a_reason(bench: Any, changes: dict[str, Any], reason
 
 
 def test_a_port_in_use_is_reported(bench: Any) -> None:
-    first = bench.start()
+    first = bench.start(connection=tcp_connection())
     port = first.wait("running")["connection"]["shell_port"]
     second = bench.start(connection={**first.plan.connection, "shell_port": port})
 
@@ -295,8 +304,8 @@ def test_a_store_that_fails_ends_no_kernel(bench: Any, waiting: Callable[..., An
     waiting(lambda: not runtime.ask("status")["trouble"], "it is written again")
 
     runtime.ask("rename", notebook="other.ipynb")
-    with bench.store as found:
-        assert found.runtimes()[0].notebook == "other.ipynb"
+    with bench.store as opened:
+        assert opened.runtimes()[0].notebook == "other.ipynb"
 
 
 def test_a_locked_store_delays_no_message(bench: Any, waiting: Callable[..., Any]) -> None:
@@ -306,8 +315,8 @@ def test_a_locked_store_delays_no_message(bench: Any, waiting: Callable[..., Any
         other.execute("BEGIN IMMEDIATE")
 
         def noticed() -> bool:
-            run(client, "1", timeout=5)
-            return "has locked it" in runtime.ask("status", timeout=5)["trouble"]
+            run(client, "1", timeout=300)
+            return "has locked it" in runtime.ask("status", timeout=300)["trouble"]
 
         waiting(noticed, "it is noticed, and cells go on")
         other.execute("ROLLBACK")
@@ -324,11 +333,11 @@ def test_a_locked_store_delays_no_message(bench: Any, waiting: Callable[..., Any
     ],
     ids=str,
 )
-def test_an_invalid_request_ends_no_kernel(standing: Any, asked: dict[str, Any]) -> None:
-    standing.ready()
+def test_an_invalid_request_ends_no_kernel(shared_runtime: Any, asked: dict[str, Any]) -> None:
+    shared_runtime.ready()
     with pytest.raises(LabError, match=f"The runtime refused: {asked['do']}: "):
-        standing.ask(**asked)
-    run(standing.ready(), "1")
+        shared_runtime.ask(**asked)
+    run(shared_runtime.ready(), "1")
 
 
 def test_a_notebook_with_a_name_that_is_not_utf8(bench: Any) -> None:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tests.lab.kernel_replies import reply_to
+
 from ownlab.lab.store.rows import CardRequest
 
 KIND = "NVIDIA GeForce GTX 1080 Ti"
@@ -24,7 +26,7 @@ def test_the_second_waits_and_starts_when_the_first_ends(bench: Any) -> None:
 
     first.ask("end", now=True)
 
-    assert client.get_shell_msg(timeout=30)["parent_header"]["msg_id"] == request
+    assert reply_to(client, request)["content"]["status"] == "ok"
     assert second.wait("running")["devices"] == ["GPU-0"]
     assert second.state()["place"] is None
 

@@ -50,9 +50,9 @@ def kill_one(runtimes: list[Any], chance: random.Random) -> None:
 
 def end_those_that_stay(bench: Any, runtimes: list[Any]) -> None:
     """Kernels that would run for ever, once they run: gracefully, through the keeper."""
-    for one in runtimes:
-        if FOR_EVER in one.plan.argv and (bench.folder / f"ran-{one.plan.runtime}").exists():
-            one.process.terminate()
+    for runtime in runtimes:
+        if FOR_EVER in runtime.plan.argv and (bench.folder / f"ran-{runtime.plan.runtime}").exists():
+            runtime.process.terminate()
 
 
 def storm(bench: Any, chance: random.Random) -> int:
@@ -60,15 +60,15 @@ def storm(bench: Any, chance: random.Random) -> int:
     runtimes = [start(bench, chance) for _ in range(STARTS)]
     kills = KILLS
     end = time.monotonic() + 90
-    while left := [one for one in runtimes if one.process.poll() is None]:
-        assert time.monotonic() < end, [(one.state(), one.log()) for one in left]
+    while left := [runtime for runtime in runtimes if runtime.process.poll() is None]:
+        assert time.monotonic() < end, [(runtime.state(), runtime.log()) for runtime in left]
         if kills:
             kills -= 1
             kill_one(left, chance)
         else:
             end_those_that_stay(bench, left)
         time.sleep(0.1)
-    refused = [one for one in runtimes if one.state()["state"] == "refused"]
+    refused = [runtime for runtime in runtimes if runtime.state()["state"] == "refused"]
     return STARTS - KILLS - len(refused)
 
 
@@ -86,6 +86,6 @@ def test_no_card_is_ever_double_booked_or_leaked(bench: Any, waiting: Callable[.
         assert store.leases() == []
         assert os.listdir(bench.folder / "store" / "locks") == []
     assert len(list(bench.folder.glob("ran-*"))) >= expected > 0
-    assert [pid for one in bench.started for pid in marked(one.plan.runtime)] == []
+    assert [pid for runtime in bench.started for pid in marked(runtime.plan.runtime)] == []
     last = bench.start(want=CardRequest(KIND, 4), devices=bench.cards)
     assert last.wait("running")["devices"] == [card.uuid for card in bench.cards]

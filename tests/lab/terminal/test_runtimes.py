@@ -81,9 +81,9 @@ def test_lines_are_not_wrapped_in_a_pipe() -> None:
 
 
 def test_cards_without_an_index_are_not_listed() -> None:
-    found = snapshot("group")
+    snapshots = snapshot("group")
     gone = tuple(CardShare(f"GPU-{n}", None, "NVIDIA H200", 12) for n in range(2))
-    held = msgspec.structs.replace(found.runtimes[0], label="Python 3 (2 × NVIDIA H200)", cards=gone)
+    held = msgspec.structs.replace(snapshots.runtimes[0], label="Python 3 (2 × NVIDIA H200)", cards=gone)
     out, sheet = paper(10_000)
-    show_runtimes(msgspec.structs.replace(found, runtimes=(held,)), out)
+    show_runtimes(msgspec.structs.replace(snapshots, runtimes=(held,)), out)
     assert sheet.getvalue().splitlines()[2] == "  3f2a91bc · ann · Python 3 (2 × NVIDIA H200)"

@@ -15,17 +15,21 @@ import pytest
 
 from ownlab.errors import LabError
 from ownlab.lab.transport.control import ControlServer, send_command
+from ownlab.lab.transport.endpoints import unix_endpoint
+from ownlab.text import render, text
 
 
 def echo(request: dict[str, Any]) -> dict[str, Any]:
     if request["do"] == "refuse":
         return {"ok": False, "error": "not now"}
+    if request["do"] == "extend":
+        return {"ok": False, "error": text("the session ends after {duration}", duration="12 h")}
     return {"ok": True, "heard": request}
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Path]:
-    listener = ControlServer(str(tmp_path / "control"), echo, timeout=1.0)
+    listener = ControlServer(str(tmp_path / "control"), echo, timeout=3.0)
     over = threading.Event()
 
     def serve() -> None:
@@ -51,13 +55,32 @@ def raw(folder: Path, line: bytes) -> bytes:
 
 
 def test_a_request_is_answered_whatever_its_size(served: Path) -> None:
-    text = "ü" * 100_000
-    assert send_command(str(served), "say", text=text) == {"heard": {"do": "say", "text": text}}
+    words = "ü" * 100_000
+    assert send_command(unix_endpoint(str(served), "control"), "say", text=words) == {
+        "heard": {"do": "say", "text": words}
+    }
 
 
 def test_a_refusal_is_an_error_with_a_reason(served: Path) -> None:
     with pytest.raises(LabError, match="The runtime refused: not now"):
-        send_command(str(served), "refuse")
+        send_command(unix_endpoint(str(served), "control"), "refuse")
+
+
+def test_the_template_of_a_sentence_travels_with_it_in_both_directions(served: Path) -> None:
+    why = text("the lab {name} was stopped", name="main")
+    heard = send_command(unix_endpoint(str(served), "control"), "end", why=why)["heard"]["why"]
+    assert (heard, heard.template, heard.values) == (why, why.template, why.values)
+    with pytest.raises(LabError) as refused:
+        send_command(unix_endpoint(str(served), "control"), "extend")
+    german = {
+        "The runtime refused: {reason}.": "Die Laufzeit lehnt ab: {reason}.",
+        "the session ends after {duration}": "die Sitzung endet nach {duration}",
+    }
+    assert refused.value.message == "The runtime refused: the session ends after 12 h."
+    assert (
+        render(refused.value.message, lambda template: german.get(template, template))
+        == "Die Laufzeit lehnt ab: die Sitzung endet nach 12 h."
+    )
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{\n", b"[1]\n", b"\xff\n"])
@@ -69,7 +92,7 @@ def test_slow_or_silent_clients_block_nobody(served: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as slow:
         slow.connect(str(served / "control"))
         slow.sendall(b'{"do": ')
-        assert send_command(str(served), "say")["heard"] == {"do": "say"}
+        assert send_command(unix_endpoint(str(served), "control"), "say")["heard"] == {"do": "say"}
         slow.sendall(b'"slow"}\n')
         slow.settimeout(10)
         assert slow.recv(1000) == b'{"ok": true, "heard": {"do": "slow"}}\n'
@@ -84,7 +107,7 @@ def test_a_silent_connection_times_out(served: Path) -> None:
 
 def test_no_supervisor_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="does not answer: No such file"):
-        send_command(str(tmp_path), "status")
+        send_command(unix_endpoint(str(tmp_path), "control"), "status")
 
 
 def test_no_answer_is_an_error(tmp_path: Path) -> None:
@@ -92,7 +115,7 @@ def test_no_answer_is_an_error(tmp_path: Path) -> None:
         deaf.bind(str(tmp_path / "control"))
         deaf.listen()
         with pytest.raises(LabError, match=r"did not answer within 0\.1 s"):
-            send_command(str(tmp_path), "status", timeout=0.1)
+            send_command(unix_endpoint(str(tmp_path), "control"), "status", timeout=0.1)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become someone else")

@@ -19,14 +19,14 @@ Tree = Callable[[Mapping[str, str | bytes]], Path]
 
 def facts_of(record: msgspec.Struct) -> dict[str, Fact[object]]:
     """Every fact in a record and the records in it, by its path."""
-    found: dict[str, Fact[object]] = {}
+    facts: dict[str, Fact[object]] = {}
     for name in record.__struct_fields__:
         value = getattr(record, name)
         if isinstance(value, Known | Unknown):
-            found[name] = value
+            facts[name] = value
         else:
-            found |= {f"{name}.{inner}": fact for inner, fact in facts_of(value).items()}
-    return found
+            facts |= {f"{name}.{inner}": fact for inner, fact in facts_of(value).items()}
+    return facts
 
 
 def test_the_h200_machine_from_its_files(tree: Tree, h200_files: dict[str, str | bytes]) -> None:

@@ -51,14 +51,14 @@ def test_nvml_answers_everything_and_nvidia_smi_is_not_started(
 def test_nvml_and_nvidia_smi_agree_on_the_h200(driver_root: Path, fake_nvml: FakeNvml, h200_xml: str) -> None:
     (by_nvml,) = read_cards(driver_root, fake_nvml({"cards": [{}]}))
     _, (by_smi,) = nvidia_smi.parse(h200_xml)
-    only_one_tells = {"compute_capability", "fabric"}
-    for field in set(Card.__struct_fields__) - only_one_tells:
-        one, other = getattr(by_nvml, field), getattr(by_smi, field)
-        if isinstance(one, (Known, Unknown)):
-            assert value_of(one) == value_of(other), field
+    known_to_one_only = {"compute_capability", "fabric"}
+    for field in set(Card.__struct_fields__) - known_to_one_only:
+        nvml_fact, smi_fact = getattr(by_nvml, field), getattr(by_smi, field)
+        if isinstance(nvml_fact, (Known, Unknown)):
+            assert value_of(nvml_fact) == value_of(smi_fact), field
         elif field in ("clocks", "pcie", "ecc"):
-            for part in one.__struct_fields__:
-                assert value_of(getattr(one, part)) == value_of(getattr(other, part)), f"{field}.{part}"
+            for part in nvml_fact.__struct_fields__:
+                assert value_of(getattr(nvml_fact, part)) == value_of(getattr(smi_fact, part)), f"{field}.{part}"
 
 
 def test_one_card_of_three_is_lost(driver_root: Path, fake_nvml: FakeNvml) -> None:
@@ -199,15 +199,15 @@ def test_processes_have_program_and_user_but_no_options(driver_root: Path, fake_
         ],
     }
     (card,) = read_cards(driver_root, fake_nvml({"cards": [plan]}))
-    found = value_of(card.processes)
-    assert found is not None
-    assert [(each.pid, each.kind) for each in found] == [(4711, "compute"), (99, "compute"), (98, "graphics")]
-    assert found[0].memory == Known(1024, source="NVML", unit="B")
-    assert found[0].command == Known("/opt/bin/python3.11 train.py", source="/proc/4711/cmdline")
-    assert value_of(found[0].user) == proc.owner()
-    assert isinstance(found[1].memory, Unknown)
-    assert isinstance(found[2].memory, Unknown)
-    assert found[1].command == Unknown("process 99 is outside this PID namespace, or has ended")
+    processes = value_of(card.processes)
+    assert processes is not None
+    assert [(each.pid, each.kind) for each in processes] == [(4711, "compute"), (99, "compute"), (98, "graphics")]
+    assert processes[0].memory == Known(1024, source="NVML", unit="B")
+    assert processes[0].command == Known("/opt/bin/python3.11 train.py", source="/proc/4711/cmdline")
+    assert value_of(processes[0].user) == proc.owner()
+    assert isinstance(processes[1].memory, Unknown)
+    assert isinstance(processes[2].memory, Unknown)
+    assert processes[1].command == Unknown("process 99 is outside this PID namespace, or has ended")
 
 
 def test_driver_535_54_uses_the_older_call_for_processes(driver_root: Path, fake_nvml: FakeNvml) -> None:

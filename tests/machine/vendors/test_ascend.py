@@ -126,7 +126,7 @@ def test_a_950() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cards", "total", "driver"),
+    ("name", "count", "total", "driver"),
     [
         ("310p3x2-23.0.rc3.txt", 2, 21527, "23.0.rc3"),
         ("layout-910b4-idle.txt", 1, 32768, "23.0.6"),
@@ -135,13 +135,13 @@ def test_a_950() -> None:
         ("a3-ascend910-dual-chip-26.0rc2.txt", 2, 65536, "26.0.rc2"),
     ],
 )
-def test_recorded_tables(pastes: Path, name: str, cards: int, total: int, driver: str) -> None:
-    ascend, found = parse_npu_smi((pastes / "npu_smi" / name).read_text())
+def test_recorded_tables(pastes: Path, name: str, count: int, total: int, driver: str) -> None:
+    ascend, cards = parse_npu_smi((pastes / "npu_smi" / name).read_text())
     assert value_of(ascend.driver) == driver
-    assert [card.index for card in found] == list(range(cards))
-    assert {value_of(card.memory_total) for card in found} == {total * 1024**2}
-    assert {value_of(card.health) for card in found} == {"OK"}
-    assert all(isinstance(card.bus_id, Known) for card in found)
+    assert [card.index for card in cards] == list(range(count))
+    assert {value_of(card.memory_total) for card in cards} == {total * 1024**2}
+    assert {value_of(card.health) for card in cards} == {"OK"}
+    assert all(isinstance(card.bus_id, Known) for card in cards)
 
 
 def test_only_the_first_of_two_chips_shows_the_power(pastes: Path) -> None:

@@ -4,6 +4,7 @@ From the options to the answer:
 
 - `cli`: both commands and their options.
 - `question`: checks the options, reads the reports of `ownlab fit`, and builds a `Question`.
+- `published`: how long it takes where the throughput of its model was published.
 - `duration`: how long the job takes on one card (given, measured, or estimated from the fit report), and on the others.
 - `card_filter`: which cards hold the job, and how fast they are.
 - `platform_costs`: the price comparison of platforms: for each offer the cost, and how sessions, quotas and days cut the job.

@@ -37,6 +37,13 @@ _OPTIONS = (
     ),
     click.option("--budget", type=float, metavar="USD", help="Maximum cost."),
     click.option("--hours-per-day", type=float, metavar="H", help="How long the job can run each day.  [default: 24]"),
+    click.option(
+        "--count",
+        "card_count",
+        type=click.Choice(("1", "2", "4", "8")),
+        default="1",
+        help="Cards of one machine that the job uses, data-parallel.",
+    ),
     click.option("--cards", metavar="LIST", help="Only these cards: h200,4090."),
     click.option("--platforms", metavar="LIST", help="Only these platforms: kaggle,colab."),
     click.option("--all", "everything", is_flag=True, help="Show every row."),
@@ -53,6 +60,7 @@ def question_options(function: F) -> F:
 def _question(given: dict[str, Any]) -> Question:
     from ownlab.instruments.advise.question import Options, build_question
 
+    given = given | {"card_count": int(given["card_count"])}
     return build_question(Options(**{name: given[name] for name in Options._fields}))
 
 

@@ -6,11 +6,13 @@ import math
 from typing import NamedTuple
 
 from ownlab.catalog.card_speeds import Shares, Speed, Workload, computed_log_speed, load_throughput, speed_of
-from ownlab.catalog.cards import Card, Unstated, load_cards
+from ownlab.catalog.cards import Card, Unstated
 from ownlab.errors import InputError, UsageError
 from ownlab.instruments.advise.records import Basis, Question, Range
 from ownlab.instruments.bench.report_files import find_report
-from ownlab.instruments.fit.records import CardFit, Fit
+from ownlab.instruments.fit.card_fit import compute_floor
+from ownlab.instruments.fit.card_specs import load_cards
+from ownlab.instruments.fit.records import Fit, Work
 from ownlab.text import listing, text
 
 __all__ = [
@@ -38,7 +40,7 @@ SHARES: dict[Workload, Range] = {
     "decoding": Range(0.2, 0.9),  # upper end: a copy reached 4.3 of the H200's 4.8 TB/s
 }
 _SHARE_OF_ANY = Range(0.04, 0.58)
-# The shares were measured on this card, so its least time is the best basis.
+# The shares were measured on this card, so its least time is the basis.
 _MEASURED_ON = "H200 SXM"
 _SECONDS_PER_HOUR = 3600
 _FP32_ONLY = Shares(tasks=(), tensor=0.0, fp32=1.0, near=0.0, far=0.0)
@@ -119,19 +121,20 @@ def reached_share(name: str, workload: Workload) -> ReachedShare:
 
 
 def basis_of_fit(fit: Fit, steps: int, workload: Workload | None, reached: ReachedShare | None = None) -> Basis:
-    """Estimate from the least time of a step and the share of the best rate that such work reaches.
+    """Estimate from the work of a step and the share of the best rate that such work reaches.
 
-    `reached`: the user's own benchmark; without it the shares that ownlab measured.
+    `reached`: the user's own benchmark; without it the shares that ownlab measured. Those hold for the card on which they
+    were measured, so the estimate always begins there, whichever cards the report lists.
     """
-    floors = {card.name: card.floor_seconds for card in fit.cards if card.floor_seconds}
-    if not floors:
+    least = {name: seconds * steps / _SECONDS_PER_HOUR for name, seconds in _least_seconds(fit).items()}
+    card = reached.card if reached is not None and reached.card in least else _MEASURED_ON
+    if card not in least:
         raise UsageError(
             text("The report gives no least time of a step for any of its cards."),
-            hint=text("A report made with `ownlab fit … --cards h200 --json` has it."),
+            hint=text("A new report has it for all cards: ownlab fit … --json > fit.json"),
         )
-    card = reached.card if reached is not None and reached.card in floors else _basis_card(fit.cards)
     share = reached.share if reached is not None else _SHARE_OF_ANY if workload is None else SHARES[workload]
-    floor = _check_length(floors[card] * steps / _SECONDS_PER_HOUR)
+    floor = _check_length(least[card])
     values = {"steps": steps, "low": share.low, "high": share.high, "card": card}
     if reached is not None:
         why = text(
@@ -150,8 +153,45 @@ def basis_of_fit(fit: Fit, steps: int, workload: Workload | None, reached: Reach
             **values,
             models=_MODELS[workload],
         )
-    least = {name: seconds * steps / _SECONDS_PER_HOUR for name, seconds in floors.items()}
     return Basis("floor", card, Range(floor / share.high, floor / share.low), why, steps, least)
+
+
+def _least_seconds(fit: Fit) -> dict[str, float]:
+    """Return the least time of a step on every card of the catalog whose rates are known."""
+    work = fit.work or _work_of_old_report(fit)
+    if work is None:
+        return {}
+    floors = {card.name: compute_floor(card, work, fit.request) for card in load_cards()}
+    return {name: floor.seconds for name, floor in floors.items() if floor is not None and floor.seconds > 0}
+
+
+def _work_of_old_report(fit: Fit) -> Work | None:
+    """Derive the work of a step from the least times of the cards that a report of an older version lists.
+
+    The least time is that of the arithmetic and of the bytes that move meanwhile, or that of all bytes (card_fit.py). Each
+    card bounds both numbers of bytes from above, the second only where memory bounds its time.
+    """
+    cards = {card.name: card for card in load_cards()}
+    serial, moving, convolves = math.inf, math.inf, False
+    for listed in fit.cards:
+        card = cards.get(listed.name)
+        if card is None or not listed.floor_seconds or card.bandwidth_gb_s is None:
+            continue
+        # Convolutions in fp32 run in TF32, so a time below that of fp32 tells that the step has some.
+        alone = [
+            compute_floor(card, Work(fit.flops.total, 0, 0, convolves=each), fit.request) for each in (False, True)
+        ]
+        possible = [floor for floor in alone if floor is not None and floor.seconds <= listed.floor_seconds * 1.0001]
+        if not possible:
+            continue
+        convolves = convolves or len(possible) < len(alone)
+        serial = min(serial, (listed.floor_seconds - possible[0].seconds) * card.bandwidth_gb_s * 1e9)
+        if listed.bound_by == "memory":
+            moving = min(moving, listed.floor_seconds * card.bandwidth_gb_s * 1e9)
+    if math.isinf(serial):
+        return None
+    overlapped = 0 if math.isinf(moving) else max(0, round(moving - serial))
+    return Work(fit.flops.total, max(0, round(serial)), overlapped, convolves)
 
 
 def _check_length(hours: float) -> float:
@@ -161,18 +201,6 @@ def _check_length(hours: float) -> float:
             hint=text("Check --steps."),
         )
     return hours
-
-
-def _basis_card(cards: tuple[CardFit, ...]) -> str:
-    names = {card.name for card in load_cards()}
-    timed = [card for card in cards if card.floor_seconds and card.name in names]
-    if not timed:
-        raise UsageError(
-            text("The report has no time for a card of the catalog."),
-            hint=text("A report made with `ownlab fit … --cards h200 --json` has it."),
-        )
-    best = min(timed, key=lambda card: (card.name != _MEASURED_ON, card.floor_seconds))
-    return best.name
 
 
 def compares_by_fp32(question: Question) -> bool:
@@ -202,6 +230,8 @@ def speed_for(card: Card, question: Question) -> Speed | Unstated:
 
 def hours_on(card: Card, basis: Basis, basis_card: Card, question: Question) -> Range | None:
     """Return how long the job takes on a card; None where one of the two cards has no speed."""
+    if card.name in basis.card_hours:
+        return basis.card_hours[card.name]
     if card.name == basis.card:
         return basis.hours
     here, there = speed_for(basis_card, question), speed_for(card, question)

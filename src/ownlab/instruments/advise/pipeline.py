@@ -61,7 +61,7 @@ def _notes(platforms: tuple[Platform, ...]) -> list[str]:
 
 
 def _assumptions(question: Question, cards: tuple[CardAdvice, ...], *, buying: bool) -> list[str]:
-    assumptions = [*_time_assumptions(question), *_memory_assumptions(question)]
+    assumptions = [*question.notes, *_time_assumptions(question), *_memory_assumptions(question, cards)]
     if not compares_by_fp32(question):
         assumptions.append(
             text(
@@ -90,7 +90,7 @@ def _time_assumptions(question: Question) -> list[str]:
     if question.basis is not None:
         transfer = _transfer_to_other_cards(question, question.basis.card)
         assumptions.append(text("Time: {basis}", basis=sentences(question.basis.why, transfer)))
-        assumptions.append(text("The job uses one card and keeps it busy; time to load data is not included."))
+        assumptions.append(_cards_in_use(question))
     if compares_by_fp32(question):
         assumptions.append(
             text(
@@ -98,14 +98,34 @@ def _time_assumptions(question: Question) -> list[str]:
                 "confirms this, so the ranges are wide."
             )
         )
-    if not question.workload_given:
+    if question.basis is not None and question.basis.kind == "floor":
+        assumptions.append(
+            text(
+                "The range is wide because nobody has timed this model. A few steps on any card narrow it: `ownlab fit … "
+                "--measure` there, or --step-seconds S --on CARD; `ownlab bench` and --bench narrow it to a factor of four."
+            )
+        )
+    if question.workload_inferred:
+        assumptions.append(text("The report shows {workload} work; --workload changes it.", workload=question.workload))
+    elif not question.workload_given:
         assumptions.append(
             text("No kind of work was given, so {workload} is assumed (--workload).", workload=question.workload)
         )
     return assumptions
 
 
-def _memory_assumptions(question: Question) -> list[str]:
+def _cards_in_use(question: Question) -> str:
+    if question.count == 1:
+        return text("The job uses one card and keeps it busy; time to load data is not included.")
+    return text(
+        "The job uses {count} cards of one machine, each with the whole model and a part of the batch (data parallel). The "
+        "speed-up is Lambda's published one for the card; for other cards the range goes from the lowest that was published "
+        "to {count} times.",
+        count=question.count,
+    )
+
+
+def _memory_assumptions(question: Question, cards: tuple[CardAdvice, ...]) -> list[str]:
     if question.memory_bytes is None:
         return []
     if question.memory_least_bytes == 0 and question.basis is not None:
@@ -118,13 +138,16 @@ def _memory_assumptions(question: Question) -> list[str]:
         ]
     if question.memory_least_bytes == 0:
         return []
-    return [
-        text(
-            "Memory: the job takes {size} of a card, including CUDA's own share. Where no report of a card's usable memory "
-            "was found, nine tenths of its size are assumed.",
-            size=format_bytes(question.memory_bytes),
+    size = format_bytes(question.memory_bytes)
+    assumptions: list[str] = [text("Memory: the job takes {size} of a card, including CUDA's own share.", size=size)]
+    if any(card.memory_high_bytes is not None for card in cards):
+        assumptions.append(
+            text(
+                "Of some cards (≥) nobody reported how much programs can use. It is inferred from cards of the same memory; "
+                'where that decides, the answer is "not sure".'
+            )
         )
-    ]
+    return assumptions
 
 
 def _unsupported_cards(names: set[str]) -> list[str]:
@@ -165,7 +188,7 @@ def _left_out(platforms: tuple[Platform, ...], cards: dict[str, CardAdvice], *, 
             lines.append(text("{platform} shut down ({date}).", platform=platform.name, date=platform.ended))
             continue
         if platform.alive is None and platform.notes:
-            lines.append(text("{platform}: {notes}", platform=platform.name, notes=" ".join(platform.notes)))
+            lines.append(text("{platform}: {notes}", platform=platform.name, notes=sentences(*platform.notes)))
         elif platform.alive is None:
             lines.append(text("{platform}: no recent information.", platform=platform.name))
         gone = _gone_offers(platform)

@@ -15,6 +15,7 @@ __all__ = ["Schedule", "compare_platforms", "cost_rank", "rejection_of", "schedu
 
 _HOURS_PER_DAY = 24
 _DAYS_PER_WEEK = 7
+_DAYS_PER_MONTH = 30  # for which a subscription is paid
 
 
 def compare_platforms(
@@ -27,6 +28,7 @@ def compare_platforms(
         for offer in platform.offers
         if platform.alive is not False
         and not offer.gone
+        and offer.count >= question.count
         and offer.card in cards
         and not rejection_of(cards[offer.card])
     ]
@@ -40,7 +42,7 @@ def rejection_of(card: CardAdvice) -> str:
         return card.refused
     if card.fits == "no":
         return text("too small")
-    return text("memory size unknown") if card.fits == "unknown" else ""
+    return text("memory size unknown") if card.memory_bytes is None and card.fits == "unknown" else ""
 
 
 def cost_rank(rental: Rental, card: CardAdvice, *, timed: bool) -> tuple[int, float]:
@@ -61,16 +63,18 @@ def cost_rank(rental: Rental, card: CardAdvice, *, timed: bool) -> tuple[int, fl
 def _rental(question: Question, offer: Offer, card: CardAdvice, today: date) -> Rental:
     hours, hourly = card.hours, offer.hourly
     sessions, weeks, days = (None, None, None) if hours is None else _schedule_range(question, offer, hours)
+    months = None if days is None else Range(_pieces(days.low, _DAYS_PER_MONTH), _pieces(days.high, _DAYS_PER_MONTH))
+    plan = None if months is None else _plan_cost(offer, months)
     return Rental(
         platform=offer.platform,
         offer=offer.name,
         card=offer.card,
         count=offer.count,
-        fits="tight" if card.fits == "tight" else "yes",
+        fits="yes" if card.fits == "yes" else "tight",
         hourly=hourly,
         currency=offer.currency,
         hours=hours,
-        cost=None if hours is None or hourly is None else hours.times(hourly),
+        cost=None if hours is None or hourly is None else _cost(offer, hours.times(hourly), plan, months),
         units=hours.times(offer.price.value) if hours is not None and offer.per == "unit-hour" else None,
         sessions=sessions,
         weeks=weeks,
@@ -81,17 +85,53 @@ def _rental(question: Question, offer: Offer, card: CardAdvice, today: date) -> 
         source=offer.price.source,
         old=is_old(offer.price, today) and offer.per != "free",
         region=offer.region,
-        note=_note(offer),
+        note=_note(offer, question.count),
+        plan=offer.plan,
+        plan_cost=plan,
     )
+
+
+def _plan_cost(offer: Offer, months: Range) -> Range | None:
+    """Return what the subscription costs that an offer needs; None: it needs none."""
+    if not isinstance(offer.plan_usd, Figure):
+        return None
+    most = offer.plan_usd_most if isinstance(offer.plan_usd_most, Figure) else offer.plan_usd
+    return Range(offer.plan_usd.value * months.low, most.value * months.high)
+
+
+def _cost(offer: Offer, usage: Range, plan: Range | None, months: Range | None) -> Range:
+    """Add the subscription; the units that it includes are not paid again."""
+    if plan is None or months is None:
+        return usage
+    unit = offer.unit_price.value if isinstance(offer.unit_price, Figure) else 0.0
+    included = offer.plan_units * unit
+    low, high = (
+        max(0.0, end - included * count)
+        for end, count in zip((usage.low, usage.high), (months.low, months.high), strict=True)
+    )
+    return Range(plan.low + low, plan.high + high)
 
 
 def _schedule_range(question: Question, offer: Offer, hours: Range) -> tuple[Range, Range | None, Range]:
-    low, high = (
-        schedule(end, offer.session_hours, offer.weekly_hours, question.hours_per_day)
-        for end in (hours.low, hours.high)
+    # Where sources disagree about a daily limit, the shortest schedule has the most of it, the longest the least. A lock-out
+    # may or may not follow a session.
+    least = _value(offer.daily_hours)
+    most = _value(offer.daily_hours_most) or least
+    low = schedule(hours.low, offer.session_hours, offer.weekly_hours, question.hours_per_day, daily_quota=most)
+    high = schedule(
+        hours.high,
+        offer.session_hours,
+        offer.weekly_hours,
+        question.hours_per_day,
+        daily_quota=least,
+        lockout=_value(offer.lockout_hours) or 0.0,
     )
     weeks = None if low.weeks is None or high.weeks is None else Range(low.weeks, high.weeks)
     return Range(low.sessions, high.sessions), weeks, Range(low.days, high.days)
+
+
+def _value(limit: Figure | Unstated) -> float | None:
+    return limit.value if isinstance(limit, Figure) else None
 
 
 def _unpublished_limits(offer: Offer) -> str:
@@ -107,9 +147,13 @@ def _unpublished_limits(offer: Offer) -> str:
     return listing(reasons, "{items}; {last}") if reasons else ""
 
 
-def _note(offer: Offer) -> str:
+def _note(offer: Offer, used: int) -> str:
     notes: list[str] = []
-    if offer.count > 1 and offer.per == "free":
+    if offer.count > used > 1:
+        notes.append(text("{count} cards are paid or provided, {used} are used", count=offer.count, used=used))
+    elif offer.count == used:
+        pass
+    elif offer.count > 1 and offer.per == "free":
         notes.append(text("{count} cards are provided, one is used", count=offer.count))
     elif offer.count > 1:
         notes.append(text("{count} cards are paid, one is used", count=offer.count))
@@ -137,16 +181,26 @@ class Schedule(NamedTuple):
 
 
 def schedule(
-    hours: float, session: Figure | Unstated, weekly: Figure | Unstated, hours_per_day: float | None
+    hours: float,
+    session: Figure | Unstated,
+    weekly: Figure | Unstated,
+    hours_per_day: float | None,
+    *,
+    daily_quota: float | None = None,
+    lockout: float = 0.0,
 ) -> Schedule:
-    """Cut a job into sessions, days and weeks. The time that a new session takes to set up is unknown and not counted."""
-    daily = min(_HOURS_PER_DAY, hours_per_day or _HOURS_PER_DAY)
+    """Cut a job into sessions, days and weeks. The time that a new session takes to set up is unknown and not counted.
+
+    `daily_quota`: hours that the platform gives each day. `lockout`: hours for which it refuses a card after a session.
+    """
+    daily = min(_HOURS_PER_DAY, hours_per_day or _HOURS_PER_DAY, daily_quota or _HOURS_PER_DAY)
     longest = session.value if isinstance(session, Figure) else math.inf
-    if hours_per_day is not None and hours_per_day < _HOURS_PER_DAY:
+    if daily < _HOURS_PER_DAY:
         longest = min(longest, daily)
     sessions = _pieces(hours, longest)
     if not isinstance(weekly, Figure):
-        return Schedule(sessions, None, _days(hours, daily))
+        refused = (hours + (sessions - 1) * lockout) / _HOURS_PER_DAY
+        return Schedule(sessions, None, max(_days(hours, daily), refused))
     per_week = min(weekly.value, _DAYS_PER_WEEK * daily)
     weeks = _pieces(hours, per_week)
     rest = hours - (weeks - 1) * per_week

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import NamedTuple
 
 import msgspec
 
-from ownlab.catalog.card_speeds import Workload
+from ownlab.catalog.card_speeds import Workload, load_throughput
 from ownlab.catalog.cards import Card, choose_cards, find_card
-from ownlab.errors import InputError, RecordError, UsageError
-from ownlab.instruments.advise.card_filter import is_other_platform, usable_memory
+from ownlab.catalog.platforms import usual_card
+from ownlab.catalog.usable_memory import usable_memory
+from ownlab.errors import RecordError, UsageError
+from ownlab.input_files import read_bytes
+from ownlab.instruments.advise.card_filter import is_other_platform
 from ownlab.instruments.advise.duration import basis_given, basis_measured, basis_of_fit, reached_share
+from ownlab.instruments.advise.published import basis_published, benchmark_of
 from ownlab.instruments.advise.records import Basis, Question
 from ownlab.instruments.fit.records import Fit
+from ownlab.json_encoding import decode_json
 from ownlab.text import listing, text
 from ownlab.units import MIB, format_bytes, parse_bytes
 
@@ -40,6 +44,7 @@ class Options(NamedTuple):
     bench: str | None = None
     budget: float | None = None
     hours_per_day: float | None = None
+    card_count: int = 1
 
 
 def build_question(options: Options) -> Question:
@@ -47,37 +52,47 @@ def build_question(options: Options) -> Question:
     _check_limits(options)
     _check_combinations(options)
     fit = None if options.fit is None else read_fit(options.fit)
+    benchmark = None if fit is None else benchmark_of(fit)
+    workload = options.workload or (None if fit is None else _workload_of(fit, benchmark))
     memory, least = _memory(options, fit)
-    basis = _basis(options, fit)
+    basis = _basis(options, fit, benchmark, workload)
     _check_memory(memory if least is None else least, basis)
     return Question(
-        workload=options.workload or _DEFAULT_WORKLOAD,
+        workload=workload or _DEFAULT_WORKLOAD,
         workload_given=options.workload is not None,
+        workload_inferred=options.workload is None and workload is not None,
         memory_bytes=memory,
         memory_least_bytes=least,
         precision=options.precision or (fit.request.precision if fit is not None else ""),
         basis=basis,
         budget_usd=options.budget,
         hours_per_day=options.hours_per_day,
+        count=options.card_count,
+        notes=() if options.on is None else _note_on_card(options.on),
     )
+
+
+def _workload_of(fit: Fit, benchmark: str | None) -> Workload | None:
+    """Return the kind of work of a step by its layers; None where it has several kinds, or the report does not say."""
+    if benchmark is not None:
+        return load_throughput().benchmarks[benchmark].workload
+    kinds = set(fit.work.kinds) if fit.work is not None else set()
+    if "attention" in kinds and "convolution" not in kinds:
+        return "transformer"
+    by_kind: dict[frozenset[str], Workload] = {
+        frozenset({"convolution"}): "vision",
+        frozenset({"recurrent"}): "recurrent",
+    }
+    return by_kind.get(frozenset(kinds))
 
 
 def read_fit(path: str) -> Fit:
     """Read a report of `ownlab fit --json`; "-" is stdin."""
     hint = text("Make one: ownlab fit … --json > fit.json")
+    data = read_bytes(path, max_bytes=_MAX_REPORT_BYTES, stdin=True, hint=hint)
     try:
-        if path == "-":
-            data = sys.stdin.buffer.read(_MAX_REPORT_BYTES + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(_MAX_REPORT_BYTES + 1)  # a pipe or a device has no size to check first
-    except OSError as exc:
-        raise InputError(text("Cannot read {path}: {cause}.", path=path, cause=exc.strerror or exc), hint=hint) from exc
-    if len(data) > _MAX_REPORT_BYTES:
-        raise InputError(text("{path} is too large for a report of `ownlab fit`.", path=path))
-    try:
-        return msgspec.json.decode(data, type=Fit)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        return decode_json(data, Fit)
+    except msgspec.DecodeError as exc:
         raise RecordError(
             text("{path} is not a report of `ownlab fit`: {cause}.", path="stdin" if path == "-" else path, cause=exc),
             hint=hint,
@@ -136,8 +151,8 @@ def _memory(options: Options, fit: Fit | None) -> tuple[int | None, int | None]:
         return most, min(fit.smallest_bytes, fit.band.device_low_bytes)
     if options.model_memory is None:
         # A job that runs on one card fits all cards with as much memory; it may fit smaller ones.
-        size = None if options.on is None else usable_memory(_single_card(options.on))
-        return size, None if size is None else 0
+        usable = None if options.on is None else usable_memory(_card_on(options.on))
+        return (None, None) if usable is None else (usable.low_bytes, 0)
     try:
         size = parse_bytes(options.model_memory)
     except ValueError as exc:
@@ -150,9 +165,9 @@ def _memory(options: Options, fit: Fit | None) -> tuple[int | None, int | None]:
     return size, None
 
 
-def _basis(options: Options, fit: Fit | None) -> Basis | None:
+def _basis(options: Options, fit: Fit | None, benchmark: str | None, workload: Workload | None) -> Basis | None:
     if options.on is not None:
-        card = _single_card(options.on)
+        card = _card_on(options.on)
         if is_other_platform(card):
             raise UsageError(
                 text("The {card} runs other programs, so its time says nothing about other cards.", card=card.name),
@@ -170,33 +185,53 @@ def _basis(options: Options, fit: Fit | None) -> Basis | None:
         known = find_card(measured.device.name, measured.device.memory_bytes)
         if known is not None:
             return basis_measured(known, measured.step_seconds, options.steps)
-    reached = None if options.bench is None else reached_share(options.bench, options.workload or _DEFAULT_WORKLOAD)
-    return basis_of_fit(fit, options.steps, options.workload, reached)
+    if options.bench is not None:
+        return basis_of_fit(fit, options.steps, workload, reached_share(options.bench, workload or _DEFAULT_WORKLOAD))
+    published = None if benchmark is None else basis_published(fit, options.steps, benchmark)
+    return published or basis_of_fit(fit, options.steps, workload)
 
 
 def _check_memory(memory: int | None, basis: Basis | None) -> None:
     """A card on which the job was timed must be large enough for it."""
-    if memory is None or basis is None or basis.kind == "floor":
+    if memory is None or basis is None or basis.kind in ("floor", "published"):
         return
-    size = usable_memory(choose_cards(basis.card)[0])
-    if size is not None and size < memory:
+    usable = usable_memory(choose_cards(basis.card)[0])
+    if usable is not None and usable.holds(memory) is False:
         raise UsageError(
             text(
                 "The job needs {needed} and cannot have run on the {card}, which has {size} for programs.",
                 needed=format_bytes(memory),
                 card=basis.card,
-                size=format_bytes(size),
+                size=format_bytes(usable.high_bytes),
             ),
             hint=text("Use --on with a card that is large enough."),
         )
 
 
-def _single_card(name: str) -> Card:
+def _card_on(name: str) -> Card:
+    """Return the card of --on: of several of one model the usual one (`_note_on_card` says which)."""
     cards = choose_cards(name, sizes=False)
-    if len(cards) > 1:
+    usual = usual_card(cards, name)
+    if usual is None:
         names = listing([card.name for card in cards], "{items} or {last}")
         raise UsageError(
             text("--on {name} is ambiguous: it may be {names}.", name=name, names=names),
             hint=text("Write more of the name."),
         )
-    return cards[0]
+    return usual
+
+
+def _note_on_card(name: str) -> tuple[str, ...]:
+    cards = choose_cards(name, sizes=False)
+    card = _card_on(name)
+    others = [other.name for other in cards if other.name != card.name]
+    if not others:
+        return ()
+    return (
+        text(
+            "--on {name} is taken as the {card}, the usual one. If it was another, write its name: {others}.",
+            name=name,
+            card=card.name,
+            others=listing(others, "{items} or {last}"),
+        ),
+    )

@@ -19,6 +19,9 @@ from ownlab.units import format_price
 
 __all__ = ["recommend"]
 
+# From start to end, compared with the hours of work: then limits of the platform stretch the job.
+_MUCH_LONGER = 1.2
+
 
 def recommend(
     question: Question, cards: tuple[CardAdvice, ...], rentals: tuple[Rental, ...], *, buying: bool
@@ -80,7 +83,7 @@ def _fastest(rentals: list[Rental], cards: dict[str, CardAdvice]) -> Recommendat
     comparable = [rental for rental in rentals if cards[rental.card].speed is not None]
     if not comparable:
         return None
-    best = min(comparable, key=lambda rental: (-_relative_speed(cards[rental.card]), rental.hourly or 0.0))
+    best = min(comparable, key=lambda rental: (-_least_speed(cards[rental.card]), rental.hourly or 0.0))
     return Recommendation("fastest", best.card, best.platform, best.offer, _reason(best, cards[best.card]))
 
 
@@ -89,7 +92,7 @@ def _to_buy(question: Question, cards: tuple[CardAdvice, ...], rentals: Iterable
     affordable = [card for card in cards if card.in_budget and card.usable and card.speed is not None]
     if not affordable:
         return None
-    best = max(affordable, key=_relative_speed)
+    best = max(affordable, key=_least_speed)
     assert isinstance(best.price_usd, Figure)
     price = best.price_usd.value
     reason = text(
@@ -124,6 +127,15 @@ def _cost(rental: Rental, card: CardAdvice) -> str:
     price = format_price(rental.hourly)
     if rental.hours is not None and rental.cost is not None:
         cost, hours = format_money(rental.cost), format_hours(rental.hours)
+        if rental.plan_cost is not None:
+            return text(
+                "It costs {cost} for {hours}: {price} per hour, and the plan {plan} for {plan_cost}.",
+                cost=cost,
+                hours=hours,
+                price=price,
+                plan=rental.plan,
+                plan_cost=format_money(rental.plan_cost),
+            )
         return text("It costs {cost} for {hours} at {price} per hour.", cost=cost, hours=hours, price=price)
     if card.speed is not None:
         speed = _relative_speed(card)
@@ -137,6 +149,12 @@ def _sessions(rental: Rental) -> str | None:
         return None
     sessions = format_sessions(rental.sessions)
     if rental.weeks is None or rental.weeks.high <= 1:
+        if rental.hours is not None and rental.days.high * 24 > _MUCH_LONGER * rental.hours.high:
+            return text(
+                "It needs {sessions} over {days} (daily limits, lock-outs), so the job must write checkpoints.",
+                sessions=sessions,
+                days=format_days(rental.days),
+            )
         return text("It needs {sessions}, so the job must write checkpoints.", sessions=sessions)
     return text(
         "It needs {sessions} over {weeks} of quota ({days} from start to end), so the job must write checkpoints.",
@@ -153,6 +171,11 @@ def _if_old(rental: Rental) -> str | None:
 def _if_computed(card: CardAdvice) -> str | None:
     computed = card.speed is not None and card.speed.kind == "computed"
     return text("Its speed is computed; no measurement was found.") if computed else None
+
+
+def _least_speed(card: CardAdvice) -> float:
+    """What a card reaches at least: a computed speed with a wide range does not win over a measured one."""
+    return card.speed.low if card.speed is not None else 0.0
 
 
 def _relative_speed(card: CardAdvice) -> float:

@@ -31,25 +31,29 @@ class Range(Struct, frozen=True):
 class Basis(Struct, frozen=True):
     """How long the job takes on one card; times on other cards follow from it by the ladder."""
 
-    kind: Literal["told", "measured", "floor"]
+    kind: Literal["told", "measured", "floor", "published"]
     card: str
     hours: Range
     why: str
     steps: int | None = None
     least_hours: dict[str, float] = {}  # by card: no run is shorter than this
+    card_hours: dict[str, Range] = {}  # by card: where a throughput of this very work was published
 
 
 class Question(Struct, frozen=True, kw_only=True, rename={"workload_given": "workload_told"}):
     """The job, and the limits of money and time."""
 
     workload: Workload
-    workload_given: bool = True  # False: the default was taken
+    workload_given: bool = True  # False: it follows from the report, or the default was taken
     memory_bytes: int | None = None  # the most memory of a card that the job takes
     memory_least_bytes: int | None = None  # the least with which it may run
     precision: str = ""  # bf16, fp16 …; "": not given
     basis: Basis | None = None  # None: the duration is unknown
     budget_usd: float | None = None
     hours_per_day: float | None = None
+    workload_inferred: bool = False  # it follows from the report
+    count: int = 1  # cards of one machine that the job uses
+    notes: tuple[str, ...] = ()  # how the options were understood, where they leave a choice
 
 
 class CardAdvice(Struct, frozen=True):
@@ -64,6 +68,7 @@ class CardAdvice(Struct, frozen=True):
     hours: Range | None
     price_usd: Figure | Unstated  # at launch, or what Lambda asked
     in_budget: bool | None  # None: no budget, or no price
+    memory_high_bytes: int | None = None  # at most, where the usable memory was inferred from cards like it
 
     @property
     def usable(self) -> bool:
@@ -77,7 +82,7 @@ class Rental(Struct, frozen=True):
     platform: str
     offer: str
     card: str
-    count: int  # cards that are paid; the job uses one
+    count: int  # cards that are paid; the job uses as many as the question says
     fits: Literal["yes", "tight"]
     hourly: float | None
     currency: str
@@ -94,6 +99,8 @@ class Rental(Struct, frozen=True):
     old: bool
     region: str
     note: str
+    plan: str = ""  # a subscription that the offer needs; its price is part of the cost
+    plan_cost: Range | None = None
 
     @property
     def free(self) -> bool:

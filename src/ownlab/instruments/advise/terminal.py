@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -19,7 +20,7 @@ from ownlab.instruments.advise.formatting import (
 )
 from ownlab.instruments.advise.records import Advice, CardAdvice, Question, Recommendation, Rental
 from ownlab.render.console import labelled
-from ownlab.text import listing, plural, text
+from ownlab.text import listing, plural, sentences, text
 from ownlab.units import format_bytes, format_price
 
 __all__ = ["show_advice", "show_cost"]
@@ -30,7 +31,7 @@ _FITS = {
     "yes": (text("fits"), "green"),
     "tight": (text("tight"), "yellow"),
     "no": (text("too small"), "red"),
-    "unknown": ("?", "dim"),
+    "unknown": (text("not sure"), "yellow"),
 }
 _WORKLOADS: dict[Workload, str] = {
     "vision": text("Vision work"),
@@ -61,11 +62,14 @@ def show_cost(advice: Advice, out: Console, *, everything: bool = False) -> None
 
 
 def _show_question(question: Question, out: Console) -> None:
-    facts: list[str] = [_WORKLOADS[question.workload] if question.workload_given else text("Work of any kind")]
+    kind_known = question.workload_given or question.workload_inferred
+    facts: list[str] = [_WORKLOADS[question.workload] if kind_known else text("Work of any kind")]
     if question.precision:
         facts.append(question.precision)
     if question.memory_bytes is not None and question.memory_least_bytes != 0:
         facts.append(text("{size} of GPU memory", size=format_bytes(question.memory_bytes)))
+    if question.count > 1:
+        facts.append(text("on {count} cards", count=question.count))
     if question.basis is not None:
         facts.append(text("{hours} on the {card}", hours=format_hours(question.basis.hours), card=question.basis.card))
     if question.hours_per_day is not None:
@@ -115,7 +119,7 @@ def _no_recommendation(advice: Advice) -> str:
 
 
 def _show_cards(advice: Advice, out: Console, everything: bool) -> None:
-    fitting = [card for card in advice.cards if card.fits in ("yes", "tight") and not card.refused]
+    fitting = [card for card in advice.cards if card.fits != "no" and card.memory_bytes and not card.refused]
     others = [card for card in advice.cards if card not in fitting]
     few = len(advice.cards) <= _MAX_CARDS
     fitting.sort(key=lambda card: not card.in_budget)
@@ -143,13 +147,34 @@ def _card_row(card: CardAdvice, advice: Advice) -> list[Text]:
     dim = "" if not card.refused and card.fits != "no" else "dim"
     return [
         Text(card.card, style=dim),
-        Text(format_bytes(card.memory_bytes) if card.memory_bytes is not None else "?", style=dim),
+        Text(_memory(card), style=dim),
         Text(fits, style=style),
         Text(_speed(card), style=dim),
-        Text(format_hours(card.hours) if card.hours is not None else "", style=dim),
+        Text(_hours(card, advice.question), style=dim),
         _price(card),
         _cheapest_rent(card.card, advice.rentals),
     ]
+
+
+def _hours(card: CardAdvice, question: Question) -> str:
+    """The duration, and the days that it takes where it can run for some hours a day only."""
+    if card.hours is None:
+        return ""
+    hours = format_hours(card.hours)
+    if question.hours_per_day is None:
+        return hours
+    low, high = (math.ceil(round(end / question.hours_per_day, 6)) for end in (card.hours.low, card.hours.high))
+    if low == high:
+        return plural(high, "{hours}, 1 day", "{hours}, {n} days", hours=hours)
+    return text("{hours}, {low} to {high} days", hours=hours, low=low, high=high)
+
+
+def _memory(card: CardAdvice) -> str:
+    """The usable memory; "≥" where it is inferred from cards like it."""
+    if card.memory_bytes is None:
+        return "?"
+    size = format_bytes(card.memory_bytes)
+    return size if card.memory_high_bytes is None else f"≥ {size}"
 
 
 def _speed(card: CardAdvice) -> str:
@@ -200,7 +225,7 @@ def _show_rentals(advice: Advice, out: Console, everything: bool) -> None:
         timed = advice.question.basis is not None
         _heading(out, text("Offers, cheapest first") if timed else text("Offers, cheapest for the same work first"))
         _rows(out, [_rental_row(rental, advice.question) for rental in shown], ("", "", ">", ">", ">", "", ""), 2)
-        _show_rental_notes(shown, out)
+        _show_rental_notes(shown, advice.question, out)
     if len(shown) < len(rentals):
         hidden = plural(
             len(rentals) - len(shown),
@@ -236,6 +261,8 @@ def _remarks(rental: Rental, question: Question) -> str:
     if question.budget_usd is not None and rental.cost is not None and rental.cost.high > question.budget_usd:
         over = rental.cost.low > question.budget_usd
         remarks.append(text("over budget") if over else text("may exceed the budget"))
+    if rental.plan_cost is not None:
+        remarks.append(text("with {plan} for {cost}", plan=rental.plan, cost=format_money(rental.plan_cost)))
     if rental.units is not None:
         remarks.append(format_units(rental.units))
     if rental.checkpoints and rental.sessions is not None and rental.days is not None:
@@ -251,14 +278,14 @@ def _remarks(rental: Rental, question: Question) -> str:
     return listing(remarks, "{items}, {last}") if remarks else ""
 
 
-def _show_rental_notes(rentals: Sequence[Rental], out: Console) -> None:
+def _show_rental_notes(rentals: Sequence[Rental], question: Question, out: Console) -> None:
     if any(rental.checkpoints for rental in rentals):
         note = text(
             "More than one session: the job must write checkpoints and resume from the last one. The time to set up a new "
             "session is not included."
         )
         labelled(out, "", Text(note, style="yellow"), width=0)
-    if any(rental.count > 1 for rental in rentals):
+    if question.count == 1 and any(rental.count > 1 for rental in rentals):
         note = text("The job uses one card. Where a machine has several, all of them are paid or provided.")
         labelled(out, "", Text(note, style="dim"), width=0)
     unpublished = dict.fromkeys((rental.platform, rental.unsure) for rental in rentals if rental.unsure)
@@ -273,7 +300,7 @@ def _show_rental_notes(rentals: Sequence[Rental], out: Console) -> None:
 def _show_left_out(advice: Advice, out: Console) -> None:
     if advice.left_out:
         _heading(out, text("Not considered"))
-        labelled(out, "", Text(" ".join(advice.left_out), style="dim"), width=0)
+        labelled(out, "", Text(sentences(*advice.left_out), style="dim"), width=0)
     if advice.notes:
         _heading(out, text("Notes"))
         for note in advice.notes:

@@ -13,7 +13,7 @@ from ownlab.instruments.bench.records import Limit, Measure, Result, State, devi
 from ownlab.instruments.bench.statistics import median_interval, median_of
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Card, Machine
-from ownlab.text import text
+from ownlab.text import sentences, text
 
 __all__ = ["arithmetic_peak", "assess_results", "find_limit", "rate_for_limit"]
 
@@ -83,7 +83,7 @@ def _measure(result: Result, machine: Machine) -> Measure:
         limit=limit,
         before=result.before,
         after=result.after,
-        note=result.note,
+        note=sentences(*result.notes),
     )
 
 

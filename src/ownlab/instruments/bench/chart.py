@@ -6,7 +6,7 @@ from typing import Any
 
 from ownlab.instruments.bench.comparison import NOISE, Comparison
 from ownlab.instruments.bench.records import GROUPS, BenchReport, Measure
-from ownlab.text import sentences, text
+from ownlab.text import facts, sentences, text
 from ownlab.units import format_rate
 
 __all__ = ["bench_chart", "comparison_chart"]
@@ -26,12 +26,12 @@ def bench_chart(report: BenchReport) -> Spec:
     """Return the Vega-Lite specification of a report: bars by group, with their intervals and limits."""
     machine = report.machine
     name = ", ".join(dict.fromkeys(card.name for card in machine.cards)) or machine.cpu or text("a machine")
-    about = [
+    about = facts(
         f"torch {machine.torch}" if machine.torch else "",
         text("driver {version}", version=machine.driver) if machine.driver else "",
         text("profile {profile}", profile=report.profile),
         report.when[:10],
-    ]
+    )
     panels = [
         _panel(group, [measure for measure in report.results if (measure.group, measure.unit) == (group, unit)])
         for group, unit in sorted(
@@ -44,7 +44,7 @@ def bench_chart(report: BenchReport) -> Spec:
         )
     else:
         legend = text("Medians with 95 % intervals.")
-    subtitle = [", ".join(part for part in about if part), legend]
+    subtitle: list[str] = [about, legend]
     return _chart(text("ownlab bench: {name}", name=name), subtitle, panels)
 
 

@@ -149,8 +149,7 @@ def list_results(as_json: bool) -> None:
 
 
 def _request(options: Options) -> Request:
-    from ownlab.instruments.bench.measurement import BUDGETS
-    from ownlab.instruments.bench.records import Profile, Request
+    from ownlab.instruments.bench.records import BUDGETS, Profile, Request
 
     if options.quick and options.full:
         raise UsageError(text("--quick cannot be combined with --full."))

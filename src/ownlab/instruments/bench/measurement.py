@@ -33,16 +33,14 @@ from ownlab.instruments.bench.records import (
     Skip,
     Skipped,
 )
-from ownlab.json_encoding import encode_json
+from ownlab.json_encoding import decode_guest_json, encode_json
 from ownlab.machine.interpreter import GUEST_ENVIRONMENT
 from ownlab.machine.records import Machine
 from ownlab.processes.runner import describe_exit
 from ownlab.text import text
 
-__all__ = ["BUDGETS", "INTERRUPTED", "GuestDied", "Progress", "build_report", "collect_events", "run_guest"]
+__all__ = ["INTERRUPTED", "GuestDied", "Progress", "build_report", "collect_events", "run_guest"]
 
-# Seconds. The guest starts no test that would exceed them. Importing torch and reading the machine are not included.
-BUDGETS = {"quick": 18.0, "default": 150.0, "full": 900.0}
 INTERRUPTED = text("it was interrupted")
 
 
@@ -93,8 +91,8 @@ def build_report(progress: Progress, request: Request, machine: Machine) -> Benc
         machine=_summarise(machine, plan),
         complete=not progress.trouble,
         trouble=progress.trouble,
-        notes=(*progress.notes, *_notes(machine, plan)),
-        results=assess_results([_without_note(plan.note, result) for result in progress.results], machine),
+        notes=(*progress.notes, *(plan.notes or machine_notes(machine))),
+        results=assess_results([_without_notes(plan.notes, result) for result in progress.results], machine),
         skipped=tuple(
             Skipped(skip.name, skip.group or groups.get(skip.name, ""), skip.reason, skip.message)
             for skip in progress.skipped
@@ -110,15 +108,9 @@ def _summarise(machine: Machine, plan: Plan) -> MachineSummary:
     return replace(summary, torch=plan.torch, cuda=plan.cuda, numpy=plan.numpy)
 
 
-def _without_note(note: str, result: Result) -> Result:
-    """Remove the note on the whole run, which the report has once."""
-    notes = [part for part in result.note.split("; ") if part and part != note]
-    return replace(result, note="; ".join(notes))
-
-
-def _notes(machine: Machine, plan: Plan) -> tuple[str, ...]:
-    note = plan.note[:1].upper() + plan.note[1:] + "." if plan.note else ""
-    return (note,) if note else machine_notes(machine)
+def _without_notes(notes: tuple[str, ...], result: Result) -> Result:
+    """Remove the notes on the whole run, which the report has once."""
+    return replace(result, notes=tuple(note for note in result.notes if note not in notes))
 
 
 _LAUNCH = Path(__file__).resolve().parents[3] / "ownlab_guest" / "launch.py"
@@ -129,7 +121,6 @@ _LATE_SECONDS = 240.0
 # For a clean exit; a guest that is stuck in the driver is killed after that.
 _GRACE_SECONDS = 5.0
 _STDERR_KEPT = 4000
-_EVENTS = msgspec.json.Decoder(Event)
 
 
 class GuestDied(OwnlabError):
@@ -210,7 +201,7 @@ def _lines(child: subprocess.Popen[bytes], deadline: float, silence: float) -> I
 def _decode(line: bytes) -> Event | None:
     """Return None for a line that is not an event: output of a library, or a truncated line."""
     try:
-        event: Event = _EVENTS.decode(line)
+        event: Event = decode_guest_json(line, Event)
     except msgspec.DecodeError:
         return None
     return event

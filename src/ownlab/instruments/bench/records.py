@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from ownlab.text import text
 
 __all__ = [
+    "BUDGETS",
     "GROUPS",
     "BenchReport",
     "CardSummary",
@@ -55,6 +56,10 @@ GROUPS = (
 )
 
 
+# Seconds. The guest starts no test that would exceed them. Importing torch and reading the machine are not included.
+BUDGETS: dict[Profile, float] = {"quick": 18.0, "default": 150.0, "full": 900.0}
+
+
 class Request(Struct, frozen=True):
     """The tests that the guest should run."""
 
@@ -62,7 +67,7 @@ class Request(Struct, frozen=True):
     groups: tuple[str, ...] | None = None  # None: all
     device: str | None = None  # cuda:0, cpu; None: the first card, else the CPU
     folder: str = ""  # for the file of the disk test
-    budget_seconds: float = 150.0
+    budget_seconds: float = BUDGETS["default"]
     memory_bytes: int | None = None  # maximum on the card; None: the guest decides
 
 
@@ -93,7 +98,7 @@ class Plan(Struct, frozen=True, tag="plan", tag_field="event"):
     torch: str | None = None
     cuda: str | None = None  # version that torch was built with
     numpy: str | None = None
-    note: str = ""  # for example that others use the card
+    notes: tuple[str, ...] = ()  # for example that others use the card
 
 
 class Started(Struct, frozen=True, tag="begin", tag_field="event"):
@@ -117,7 +122,7 @@ class Result(Struct, frozen=True, tag="result", tag_field="event"):
     flops: float | None = None
     before: State | None = None
     after: State | None = None
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Skip(Struct, frozen=True, tag="skipped", tag_field="event"):

@@ -13,8 +13,9 @@ from msgspec import Struct
 from ownlab.atomic_files import write_file
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, LabError, OwnlabError, RecordError
+from ownlab.input_files import read_bytes
 from ownlab.instruments.bench.records import BenchReport
-from ownlab.json_encoding import encode_json
+from ownlab.json_encoding import decode_json, encode_json
 from ownlab.text import listing, sentences, text
 
 __all__ = [
@@ -94,15 +95,9 @@ def find_report(name: str) -> BenchReport:
 
 def load_report(path: Path) -> BenchReport:
     """Read a report from a file."""
+    data = read_bytes(path, hint=text("Create one with: ownlab bench --save FILE"))
     try:
-        data = path.read_bytes()
-    except OSError as exc:
-        raise InputError(
-            text("Cannot read {path}: {reason}.", path=path, reason=exc.strerror),
-            hint=text("Create one with: ownlab bench --save FILE"),
-        ) from exc
-    try:
-        version = msgspec.json.decode(data, type=_Versioned).version
+        version = decode_json(data, _Versioned).version
         if version > FORMAT:
             raise RecordError(
                 text(
@@ -113,8 +108,8 @@ def load_report(path: Path) -> BenchReport:
                 ),
                 hint=text("Update ownlab."),
             )
-        report = msgspec.json.decode(data, type=BenchReport)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        report = decode_json(data, BenchReport)
+    except msgspec.DecodeError as exc:
         raise RecordError(text("{path} is not a result of ownlab bench: {error}.", path=path, error=exc)) from exc
     for measure in report.results:
         if not all(_LEAST < figure < _MOST for figure in (measure.median, measure.low, measure.high)):

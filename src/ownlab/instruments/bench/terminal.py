@@ -22,7 +22,7 @@ from ownlab.instruments.bench.records import (
 from ownlab.instruments.bench.report_files import ReportList
 from ownlab.instruments.bench.statistics import CONFIDENCE
 from ownlab.render.console import labelled
-from ownlab.text import plural, sentences, text
+from ownlab.text import facts, plural, sentences, text
 from ownlab.units import format_bytes, format_rate, format_seconds
 
 __all__ = ["show_bench", "show_comparison", "show_progress", "show_reports"]
@@ -152,7 +152,7 @@ def show_bench(
             label = _WORKLOADS.get(ranking.workload) or ranking.workload
             labelled(out, label, _format_ranking(ranking), width=26)
         for reference in references:
-            ratios = ", ".join(f"{mean.group} {mean.ratios[1]:.2f} ×" for mean in reference.means)
+            ratios = facts(*(f"{mean.group} {mean.ratios[1]:.2f} ×" for mean in reference.means))
             message = (
                 text("{ratios} as fast as {machine}", ratios=ratios, machine=reference.machine)
                 if ratios
@@ -171,31 +171,35 @@ def show_reports(reports: ReportList, out: Console) -> None:
             labelled(out, entry.name, Text(entry.trouble, style="red"), width=width)
             continue
         origin = entry.source or (text("measured for ownlab") if entry.reference else text("yours"))
-        parts = [
+        about = facts(
             plural(entry.results, "one result", "{n} results"),
             "" if entry.complete else text("incomplete"),
             entry.when[:10],
             origin,
-        ]
-        labelled(out, entry.name, f"{entry.machine}; {', '.join(part for part in parts if part)}", width=width)
+        )
+        labelled(out, entry.name, facts(entry.machine, about, separator="; "), width=width)
 
 
 def _show_head(report: BenchReport, out: Console) -> None:
     labelled(out, "", Text(_machine_line(report), style="bold"), indent=0, width=0)
     machine = report.machine
-    host = [
+    host = facts(
         machine.cpu if machine.cards else "",
         text("{cores:g} cores", cores=machine.cores) if machine.cores else "",
         format_bytes(machine.memory_bytes) if machine.memory_bytes else "",
         text("driver {version}", version=machine.driver) if machine.driver else "",
         text("kernel {version}", version=machine.kernel) if machine.kernel else "",
-    ]
-    labelled(out, "", Text(", ".join(part for part in host if part), style="dim"), indent=0, width=0)
-    results = plural(len(report.results), "one result", "{n} results")
+    )
+    labelled(out, "", Text(host, style="dim"), indent=0, width=0)
     if report.seconds:
-        results = text("{results} in {duration}", results=results, duration=format_seconds(report.seconds))
+        duration = format_seconds(report.seconds)
+        results = plural(
+            len(report.results), "one result in {duration}", "{n} results in {duration}", duration=duration
+        )
+    else:
+        results = plural(len(report.results), "one result", "{n} results")
     when = f"{report.when[:16].replace('T', ' ')} UTC"
-    run = f"{results}, {text('profile {profile}', profile=report.profile)}, {when}"
+    run = facts(results, text("profile {profile}", profile=report.profile), when)
     labelled(out, "", Text(run, style="dim"), indent=0, width=0)
     if report.results:
         labelled(out, "", Text(_legend(report), style="dim"), indent=0, width=0)
@@ -222,15 +226,12 @@ def _legend(report: BenchReport) -> str:
 def _machine_line(report: BenchReport) -> str:
     machine = report.machine
     names = [card.name for card in machine.cards]
-    cards = ", ".join(
-        f"{name} ×{names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names)
-    )
-    torch = f"torch {machine.torch}" if machine.torch else text("no torch")
-    if not machine.torch and machine.numpy:
-        torch = f"{torch}, numpy {machine.numpy}"
+    cards = [f"{name} ×{names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
+    torch: str = f"torch {machine.torch}" if machine.torch else text("no torch")
     if machine.torch and machine.cuda and "+cu" not in machine.torch:
-        torch += f" (CUDA {machine.cuda})"
-    return f"{cards or machine.cpu or text('a machine')}, {torch}"
+        torch = f"{torch} (CUDA {machine.cuda})"
+    numpy = f"numpy {machine.numpy}" if machine.numpy and not machine.torch else None
+    return facts(*(cards or [machine.cpu or text("a machine")]), torch, numpy)
 
 
 def _show_group(measures: list[Measure], width: int, out: Console) -> None:
@@ -251,7 +252,7 @@ def _show_group(measures: list[Measure], width: int, out: Console) -> None:
     notes = dict.fromkeys(measure.note for measure in measures if measure.note)
     for note in notes:
         names = [measure.name for measure in measures if measure.note == note]
-        line_text = note if len(names) == len(measures) else f"{', '.join(names)}: {note}"
+        line_text = note if len(names) == len(measures) else text("{tests}: {note}", tests=facts(*names), note=note)
         labelled(out, "", Text(line_text, style="dim"), width=0)
 
 
@@ -261,7 +262,8 @@ def _format_limits(measures: list[Measure]) -> str:
     names_by_value: dict[str, list[str]] = {}
     for limit in dict.fromkeys(measure.limit for measure in measures if measure.limit is not None):
         names_by_value.setdefault(format_rate(limit.value, unit), []).append(limit.what)
-    return ", ".join(f"{value} ({', '.join(dict.fromkeys(names))})" for value, names in names_by_value.items())
+    limits_by_value = {value: facts(*dict.fromkeys(names)) for value, names in names_by_value.items()}
+    return facts(*(text("{value} ({limits})", value=value, limits=limits) for value, limits in limits_by_value.items()))
 
 
 def _format_tail(measure: Measure) -> str:
@@ -312,8 +314,9 @@ def _show_skipped(skipped: Iterable[Skipped], out: Console) -> None:
     for reason, tests in by_reason.items():
         messages = {test.message for test in tests if test.message}
         known = _REASONS.get(reason) or reason
-        explanation = f"{known}: {next(iter(messages))}" if len(messages) == 1 else known
-        names = ", ".join(test.name for test in tests[:4])
+        message = next(iter(messages)) if len(messages) == 1 else None
+        explanation = text("{reason}: {message}", reason=known, message=message) if message else known
+        names = facts(*(test.name for test in tests[:4]))
         if len(tests) > 4:
             names = text("{names} and {count} more", names=names, count=len(tests) - 4)
         labelled(out, "", Text(f"{explanation}: ").append(names, style="dim"), width=0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.instruments.doctor.queries import (
@@ -16,6 +19,8 @@ from ownlab.instruments.doctor.queries import (
 )
 from ownlab.instruments.doctor.records import Case, Diagnosis, Finding, Message, ProductCheck, Verdict
 from ownlab.instruments.doctor.rules import RULES
+from ownlab.instruments.doctor.rules.software.harmless_notices import HarmlessNotice
+from ownlab.instruments.doctor.system_steps import steps_for
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine
 from ownlab.text import listing, plural, sentences, text
@@ -28,9 +33,14 @@ _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
     """Run every rule over a case; return the findings, worst first and causes before effects, and the verdict."""
-    unsorted = [finding for rule in RULES for finding in rule().check(case)]
+    unsorted = [finding for rule in RULES if not rule.last_resort for finding in rule().check(case)]
+    if all(finding.severity != "error" for finding in unsorted):
+        unsorted += [finding for rule in RULES if rule.last_resort for finding in rule().check(case)]
     # RULES lists causes before effects. The stable sort keeps that order within a severity, blocking findings first.
-    findings = tuple(sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], not finding.blocks)))
+    findings = tuple(
+        msgspec.structs.replace(finding, fix=steps_for(case.machine, finding.fix))
+        for finding in sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], not finding.blocks))
+    )
     return Diagnosis(
         verdict=decide_verdict(case, findings, checks),
         findings=findings,
@@ -89,11 +99,28 @@ def decide_verdict(case: Case, findings: Iterable[Finding], checks: tuple[Produc
         return _verdict_with_cards(machine, cards, findings)
     if isinstance(machine.cards, Known) and not accelerator_on_bus(machine):
         return Verdict("no", _cpu_only(machine))
+    if findings and all(finding.code == HarmlessNotice.code for finding in findings):
+        return Verdict("unknown", _only_harmless(case))
     if case.messages and not findings:
         return Verdict(
             "unknown", text("No rule recognises these messages. They do not show whether GPU work will run.")
         )
     return _unknown_verdict(findings, text("The available facts do not show whether GPU work will run."))
+
+
+# What a program prints when it ends: such a line beside harmless notices means that something else is wrong.
+_ENDED = re.compile(
+    r"^\s*Traceback \(most recent|^[\w.]*(?:Error|Exception)\b: |\bcore dumped\b|\bfatal error\b", re.MULTILINE
+)
+
+
+def _only_harmless(case: Case) -> str:
+    """Say that nothing is wrong, unless the program also ended with an error that no rule recognises."""
+    if any(_ENDED.search(message.text) for message in case.messages):
+        return text(
+            "The messages that were recognised are harmless. If the program fails, the reason is its last error, which no rule recognises."
+        )
+    return text("Nothing is wrong: these messages are harmless, and do not stop GPU work.")
 
 
 def _unknown_verdict(findings: tuple[Finding, ...], sentence: str) -> Verdict:

@@ -10,6 +10,7 @@ the distributions' own packages, read 2026-11.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from ownlab.catalog.architectures import architecture_of
 from ownlab.catalog.cuda import driver_floor
@@ -30,11 +31,14 @@ from ownlab.machine.records import Machine
 from ownlab.text import text
 
 __all__ = [
+    "LastBranch",
     "as_root",
+    "driver_is_newest_for_cards",
     "driver_remedy",
     "framework_command",
     "initramfs_command",
     "install_command",
+    "last_branch",
     "modprobe_option",
     "no_wheel_advice",
     "on_host",
@@ -49,10 +53,19 @@ __all__ = [
 
 # R580 is NVIDIA's long-term branch (to 2028-06), the first for CUDA 13 and the last for Maxwell, Pascal and Volta.
 _LONG_TERM = 580
+_KEPLER = 470  # the last branch for Kepler: catalog/data/architectures.json
+# A driver that nobody named is taken to run CUDA 12, as all do since R525 (2022); CUDA 13 needs R580 (2025).
+_USUAL_CUDA = "12.0"
 _GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 _DOWNLOADS = "https://www.nvidia.com/drivers"
 # Platforms whose provider manages the driver: a notebook cannot change it.
 _RENTED = {"colab": "Colab", "kaggle": "Kaggle", "sagemaker": "SageMaker", "gradient": "Gradient", "runpod": "RunPod"}
+
+# Where the card is unknown, the newest driver may be one that cannot drive it.
+_BRANCH_BY_AGE = text(
+    "The branch depends on the card: GTX 16, RTX and newer: any current one; Maxwell, Pascal, Volta (GTX 750 to 1080, V100): R580 at most;"
+    " Kepler (GTX 600, 700, K40, K80): R470; Fermi: R390."
+)
 
 _INSTALL = {
     "apt": "apt-get install -y",
@@ -66,6 +79,13 @@ _INITRAMFS = {
     "zypper": "dracut --force",
     "pacman": "mkinitcpio -P",
 }
+
+
+class LastBranch(NamedTuple):
+    """The last driver branch of an architecture."""
+
+    branch: int
+    architecture: str
 
 
 def rented_platform(machine: Machine) -> str | None:
@@ -110,9 +130,39 @@ def set_variable(machine: Machine, assignment: str) -> str:
     return f"set {name}={value}" if value_of(machine.host.family) == "windows" else f"export {name}={value}"
 
 
+def last_branch(machine: Machine) -> LastBranch | None:
+    """Return the last driver branch that supports all NVIDIA cards of the machine; None: the newest does, or nobody knows."""
+    ended = [
+        LastBranch(family.last_driver_branch, family.name)
+        for family in map(architecture, nvidia_cards(machine))
+        if family is not None and family.last_driver_branch is not None
+    ]
+    return min(ended, default=None)
+
+
+def driver_is_newest_for_cards(machine: Machine) -> bool:
+    """Return whether the installed driver is already of the last branch for the cards, so that no newer one helps."""
+    last, driver = last_branch(machine), parse_version(value_of(machine.nvidia.driver) or "")
+    return last is not None and bool(driver) and driver[0] >= last.branch
+
+
 def driver_remedy(machine: Machine, *, floor: str | None = None, flavour: str | None = None) -> tuple[str, ...]:
-    """Return the steps that install a driver (at least `floor`, with kernel modules of this `flavour`)."""
-    wanted = text("NVIDIA driver {floor} or newer", floor=floor) if floor else text("the NVIDIA driver")
+    """Return the steps that install a driver (at least `floor`, with kernel modules of this `flavour`).
+
+    Cards whose support has ended get the last branch that drives them: a newer one would not find them.
+    """
+    last = last_branch(machine)
+    if last is not None and floor is not None and parse_version(floor)[0] > last.branch:
+        needless = driver_is_newest_for_cards(machine)
+        return (_no_such_driver(last, floor), *(() if needless else driver_remedy(machine, flavour=flavour)))
+    if last is not None:
+        wanted = text(
+            "the NVIDIA driver of branch R{branch}, the last one for {architecture} cards",
+            branch=last.branch,
+            architecture=last.architecture,
+        )
+    else:
+        wanted = text("NVIDIA driver {floor} or newer", floor=floor) if floor else text("the NVIDIA driver")
     platform = rented_platform(machine)
     if platform:
         return (text("The provider of {platform} manages the driver. You cannot change it.", platform=platform),)
@@ -131,10 +181,21 @@ def driver_remedy(machine: Machine, *, floor: str | None = None, flavour: str | 
         )
     if value_of(machine.host.family) == "windows":
         return (text("Install {driver} from {url}", driver=wanted, url=_DOWNLOADS),)
-    command = _driver_command(machine, flavour or _module_flavour(machine))
+    command = _driver_command(machine, flavour or _module_flavour(machine), last.branch if last else _LONG_TERM)
     if command is None:
-        return (text("Install {driver}: {url}", driver=wanted, url=_GUIDE),)
+        unknown = last is None and not nvidia_cards(machine)
+        return (text("Install {driver}: {url}", driver=wanted, url=_GUIDE), *((_BRANCH_BY_AGE,) if unknown else ()))
     return (command, as_root(machine, "reboot"))
+
+
+def _no_such_driver(last: LastBranch, floor: str) -> str:
+    return text(
+        "No driver for {architecture} cards is new enough: this build needs {floor}, and R{branch} is their last branch. "
+        "Use a build for an older CUDA.",
+        architecture=last.architecture,
+        floor=floor,
+        branch=last.branch,
+    )
 
 
 def _module_flavour(machine: Machine) -> str | None:
@@ -147,21 +208,21 @@ def _module_flavour(machine: Machine) -> str | None:
     return "open" if "required" in known else "any"
 
 
-def _driver_command(machine: Machine, flavour: str | None) -> str | None:
+def _driver_command(machine: Machine, flavour: str | None, branch: int) -> str | None:
     manager = value_of(machine.host.package_manager)
     system = value_of(machine.host.system) or ""
     if manager == "apt" and "Ubuntu" in system:
         if flavour in (None, "any"):
             return as_root(machine, "ubuntu-drivers install")
-        package = f"nvidia-driver-{_LONG_TERM}" + ("-open" if flavour == "open" else "")
+        package = f"nvidia-driver-{branch}" + ("-open" if flavour == "open" else "")
         return as_root(machine, f"apt-get install -y {package}")
     streams = manager == "dnf" and re.search(r"\b[89](?:\.\d+)?\b", system)
     if flavour == "proprietary":
         if streams:
-            return _with_source(as_root(machine, f"dnf module install -y nvidia-driver:{_LONG_TERM}-dkms"), manager)
+            return _with_source(as_root(machine, f"dnf module install -y nvidia-driver:{branch}-dkms"), manager)
         return text(
             "Install driver branch R{branch} with proprietary kernel modules, the last one for this card: {url}",
-            branch=_LONG_TERM,
+            branch=branch,
             url=_GUIDE,
         )
     if streams:
@@ -177,9 +238,10 @@ def _driver_command(machine: Machine, flavour: str | None) -> str | None:
     command = as_root(machine, command)
     if flavour is None:
         command = text(
-            "Turing (GTX 16, RTX 20) and newer: {command}; older cards: the proprietary R{branch} driver",
+            "Turing (GTX 16, RTX 20) and newer: {command}; older cards: the proprietary R{branch} driver (Kepler: R{kepler})",
             command=command,
             branch=_LONG_TERM,
+            kepler=_KEPLER,
         )
     return _with_source(command, manager)
 
@@ -203,19 +265,39 @@ def torch_wheel(machine: Machine, capability: str | None = None, driver: str | N
 
 
 def _wheel(machine: Machine, capability: str | None, driver: str | None, *, any_python: bool = False) -> Wheel | None:
-    return wheel_for(
-        capability or oldest_capability(machine),
-        driver or value_of(machine.nvidia.driver),
-        platform=torch_platform(machine),
-        family=driver_family(machine),
-        python=None if any_python else value_of(machine.interpreter.version),
-    )
+    def newest(driver: str | None) -> Wheel | None:
+        return wheel_for(
+            capability or oldest_capability(machine),
+            driver,
+            platform=torch_platform(machine),
+            family=driver_family(machine),
+            python=None if any_python else value_of(machine.interpreter.version),
+        )
+
+    known = driver or value_of(machine.nvidia.driver)
+    # Where only an error message is known, the newest wheel may need a newer driver than most machines have.
+    return newest(known) if known else newest(_assumed_driver(machine)) or newest(None)
+
+
+def _assumed_driver(machine: Machine) -> str | None:
+    """Return the oldest driver that the machine can have: by the CUDA that nvidia-smi shows, else the usual one."""
+    return driver_floor(value_of(machine.nvidia.cuda) or _USUAL_CUDA, driver_family(machine))
 
 
 def torch_command(machine: Machine, capability: str | None = None) -> str | None:
-    """Return the pip command for that torch."""
+    """Return the pip command for that torch; where no driver is known, with the driver that it needs."""
     wheel = torch_wheel(machine, capability)
-    return wheel.command if wheel else None
+    if wheel is None:
+        return None
+    floor = driver_floor(wheel.cuda, driver_family(machine))
+    if value_of(machine.nvidia.driver) or value_of(machine.nvidia.cuda) or floor is None:
+        return wheel.command
+    return text(
+        "{command}   # CUDA {cuda} needs driver {floor} or newer (nvidia-smi shows yours)",
+        command=wheel.command,
+        cuda=wheel.cuda,
+        floor=floor,
+    )
 
 
 def no_wheel_advice(machine: Machine, capability: str | None = None, name: str = "torch") -> str:

@@ -11,13 +11,25 @@ import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from ownlab.instruments.doctor.queries import any_framework_works
 from ownlab.instruments.doctor.records import Case, Finding, Message, Severity
 
-__all__ = ["QUOTES_SHOWN", "FixedMessageRule", "MessageRule", "Rule", "RuleList", "RulePage", "quote"]
+__all__ = [
+    "QUOTES_SHOWN",
+    "Cause",
+    "CauseRule",
+    "FixedMessageRule",
+    "MessageRule",
+    "Rule",
+    "RuleList",
+    "RulePage",
+    "cuda_error",
+    "quote",
+]
 
 # Longer lines are shortened around the match, so that evidence stays readable.
 _QUOTE_LENGTH = 240
@@ -32,6 +44,7 @@ class Rule(ABC):
     severity: ClassVar[Severity]
     title: ClassVar[str]
     blocks: ClassVar[bool] = False
+    last_resort: ClassVar[bool] = False  # True: reported only where no other rule found an error
     aliases: ClassVar[tuple[str, ...]] = ()  # other names under which people look for the page
 
     @abstractmethod
@@ -96,6 +109,60 @@ class FixedMessageRule(MessageRule):
             yield self.finding(evidence=quotes[:QUOTES_SHOWN], meaning=self.meaning, fix=self.fix)
 
 
+class Cause(NamedTuple):
+    """One cause of a family of failures, with the words by which programs report it."""
+
+    pattern: str  # a regular expression, matched line by line, ignoring case
+    title: str
+    meaning: str
+    fix: tuple[str, ...]
+
+
+class CauseRule(MessageRule):
+    """A rule about a family of failures that have several causes: each has its own words, meaning and fix.
+
+    The causes are listed from the most specific to the most general; the first one that matches is reported.
+    """
+
+    causes: ClassVar[tuple[Cause, ...]]
+    patterns: ClassVar[tuple[str, ...]] = ()
+    while_broken: ClassVar[bool] = False  # True: the messages are old where a framework has found a card since
+
+    def __init_subclass__(cls) -> None:
+        """Collect the patterns, so that a family of causes is searched like any other message rule."""
+        super().__init_subclass__()
+        cls.patterns = tuple(cause.pattern for cause in cls.causes)
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        """Yield one finding: the first cause with the lines that show it."""
+        works = any_framework_works(case.machine)
+        if works and self.while_broken:
+            return
+        found = self.find_cause(case)
+        if found is not None:
+            cause, quotes = found
+            yield self.finding(
+                title=cause.title,
+                evidence=quotes[:QUOTES_SHOWN],
+                meaning=cause.meaning,
+                fix=self.fix_of(cause, case),
+                blocks=self.blocks and not works,
+            )
+
+    def find_cause(self, case: Case) -> tuple[Cause, tuple[str, ...]] | None:
+        """Return the first cause that a message shows, with these messages as evidence."""
+        for cause in self.causes:
+            pattern = re.compile(cause.pattern, re.IGNORECASE)
+            found = [(message, match) for message in case.messages if (match := pattern.search(message.text))]
+            if found:
+                return cause, tuple(dict.fromkeys(quote(message, match) for message, match in found))
+        return None
+
+    def fix_of(self, cause: Cause, case: Case) -> tuple[str, ...]:
+        """Return the fix on this machine; rules override it where the steps depend on the machine."""
+        return cause.fix
+
+
 def quote(message: Message, match: re.Match[str]) -> str:
     """Return the matching line with its source, shortened around the match if it is long."""
     start = message.text.rfind("\n", 0, match.start()) + 1
@@ -105,6 +172,16 @@ def quote(message: Message, match: re.Match[str]) -> str:
     last = min(end, first + _QUOTE_LENGTH)
     line = " ".join(message.text[first:last].split())  # a match may span wrapped lines
     return f"{message.where}: {'…' if first > start else ''}{line}{'…' if last < end else ''}"
+
+
+def cuda_error(*numbers: int) -> str:
+    """Return a pattern of the ways in which programs print an error of CUDA by its number alone."""
+    one_of = "|".join(map(str, numbers))
+    return (
+        r"(?:cudaGetDeviceCount(?:\(\))? (?:returned|failed with)|cu(?:da_?)?Init\S* (?:failed|returned|results?)[^\n\d]{0,20}"
+        r"|== ?cudaSuccess\s*|CUDA (?:driver |runtime |init\w* )?(?:error|failure)(?: code)?[ :#(=]{1,3}|init failure:|cuda\w* (?:error|failed)[ :]*(?:error )?code[ :=]*)"
+        rf"\s*\(?(?:{one_of})\b"
+    )
 
 
 class RulePage(Struct, frozen=True):

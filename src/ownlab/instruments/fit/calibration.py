@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from ownlab.atomic_files import write_file
 from ownlab.config.paths import state_folder
 from ownlab.errors import RecordError
+from ownlab.input_files import read_bytes
 from ownlab.instruments.fit.records import Device, GuestCard, Request, Trace
-from ownlab.json_encoding import encode_json
+from ownlab.json_encoding import decode_json, encode_json
 from ownlab.text import text
 from ownlab.units import MIB
 
@@ -120,13 +121,13 @@ def load_calibrations(environ: Mapping[str, str] = os.environ) -> tuple[Calibrat
 
 
 def _read(path: Path) -> Calibration:
+    hint = text("Remove it, or calibrate again: ownlab fit --calibrate")
+    data = read_bytes(path, hint=hint)
     try:
-        calibration = msgspec.json.decode(path.read_bytes(), type=Calibration)
-    except (OSError, msgspec.DecodeError) as exc:
-        raise RecordError(
-            text("The calibration {path} cannot be read: {reason}.", path=path, reason=exc),
-            hint=text("Remove it, or calibrate again: ownlab fit --calibrate"),
-        ) from exc
+        calibration = decode_json(data, Calibration)
+    except msgspec.DecodeError as exc:
+        message = text("The calibration {path} cannot be read: {reason}.", path=path, reason=exc)
+        raise RecordError(message, hint=hint) from exc
     if calibration.version != 1:
         raise RecordError(
             text(

@@ -11,24 +11,21 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from ownlab.catalog.cards import FigureName
 from ownlab.instruments.fit.card_specs import Card
-from ownlab.instruments.fit.records import CardFit, Fit, Request, Trace
+from ownlab.instruments.fit.records import CardFit, Fit, Request, Trace, Work
+from ownlab.text import text
 from ownlab.units import MIB
 
-__all__ = ["Floor", "Work", "compute_floor", "count_work", "judge_card", "with_cards"]
+__all__ = ["Floor", "Work", "compute_floor", "count_work", "judge_card", "missing_precision", "with_cards"]
 
 # Larger than the L2 cache of any card (B200: 126 MB; data sheets, 2026-11).
 _BEYOND_CACHES = 128 * MIB
+# Products of bytes are up to four times as fast as those of 16 bits (int8 of GeForce cards; twice on others): a bound must allow it.
+_BYTE_FACTOR = 4
+_UNITS: dict[str, FigureName] = {"tf32": "tf32_tflops", "fp16": "fp16_tflops", "bf16": "bf16_tflops"}
+_LAYERS = {"convolution": ("convolution",), "attention": ("attention", "bmm"), "recurrent": ("rnn", "lstm", "gru")}
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "attention", "lstm", "gru", "rnn")
-
-
-class Work(NamedTuple):
-    """The work of one step."""
-
-    flops: int
-    serial_bytes: int  # bytes that move while nothing is multiplied: their time adds up
-    overlapped_bytes: int  # bytes that may move during products
-    convolves: bool  # or has recurrent layers: cuDNN computes both
 
 
 class Floor(NamedTuple):
@@ -59,7 +56,9 @@ def count_work(trace: Trace) -> Work:
             serial += 0 if multiplied else size
             overlapped += size if multiplied else 0
             overlapped += size if kept_long else 0  # read again in the backward pass
-    return Work(trace.flops.total, *_with_weights(trace, kept, serial, overlapped), _convolves(trace))
+    serial, overlapped = _with_weights(trace, kept, serial, overlapped)
+    kinds = tuple(kind for kind, words in _LAYERS.items() if _has(trace, words))
+    return Work(trace.flops.total, serial, overlapped, convolves=_has(trace, ("convolution", "rnn")), kinds=kinds)
 
 
 def _with_weights(trace: Trace, kept: dict[str, int], serial: int, overlapped: int) -> tuple[int, int]:
@@ -72,8 +71,8 @@ def _with_weights(trace: Trace, kept: dict[str, int], serial: int, overlapped: i
     return serial, overlapped
 
 
-def _convolves(trace: Trace) -> bool:
-    return any("convolution" in tag.op or "rnn" in tag.op for tag in trace.tags)
+def _has(trace: Trace, words: tuple[str, ...]) -> bool:
+    return any(word in tag.op for tag in trace.tags for word in words)
 
 
 def compute_floor(card: Card, work: Work, request: Request) -> Floor | None:
@@ -97,33 +96,62 @@ def _rate(card: Card, work: Work, request: Request) -> float | None:
         tera = card.bf16_tflops
     elif request.precision == "tf32" or work.convolves:
         tera = card.tf32_tflops
-    return None if tera is None else tera * 1e12
+    return None if tera is None else tera * 1e12 * (_BYTE_FACTOR if _in_bytes(request) else 1)
+
+
+def _in_bytes(request: Request) -> bool:
+    return request.weights.partition(":")[0] in ("int8", "fp8")
 
 
 def with_cards(fit: Fit, trace: Trace, cards: tuple[Card, ...]) -> Fit:
     """Add the verdict for each card to a prediction."""
     work = count_work(trace)
-    return msgspec.structs.replace(fit, cards=tuple(judge_card(fit, card, work) for card in cards))
+    return msgspec.structs.replace(fit, work=work, cards=tuple(judge_card(fit, card, work) for card in cards))
 
 
 def judge_card(fit: Fit, card: Card, work: Work) -> CardFit:
     """Judge one card."""
     floor = compute_floor(card, work, fit.request)
+    high = card.memory_high_bytes
     return CardFit(
         name=card.name,
         memory_bytes=card.memory_bytes,
-        fits=_fits(fit, card.memory_bytes),
+        fits=_fits(fit, card.memory_bytes, high),
         spare_bytes=card.memory_bytes - fit.band.device_high_bytes,
         calibrated=card.calibrated,
         floor_seconds=None if floor is None else floor.seconds,
         bound_by=None if floor is None else floor.bound_by,
         source=card.source,
         as_of=card.as_of,
+        memory_high_bytes=high if card.inferred_why else None,
+        precision=missing_precision(card, fit.request.precision),
     )
 
 
-def _fits(fit: Fit, memory: int) -> Literal["yes", "tight", "no"]:
+def missing_precision(card: Card, precision: str) -> str:
+    """Say that a card has no units for a precision, and what to use instead; "" where it has them, or nobody knows.
+
+    torch runs bf16 on such cards by converting to fp32 and back, so the memory is the same and the speed is not.
+    """
+    name = _UNITS.get(precision.removeprefix("amp-"))
+    if name is None or name not in card.lacking:
+        return ""
+    if name == "bf16_tflops":
+        if "fp16_tflops" in card.lacking:
+            return text("no bf16 units: it runs in steps of fp32; use fp32, or fp16 to save memory")
+        return text("no bf16 units: use {precision}", precision=precision.replace("bf16", "fp16"))
+    if name == "tf32_tflops":
+        return text("no TF32 units: it computes in fp32")
+    return text("no fast fp16 units: fp16 saves memory, not time")
+
+
+def _fits(fit: Fit, memory: int, high: int) -> Literal["yes", "tight", "no", "unknown"]:
     """Tight: it fits only with a good order of allocations, or if the allocator releases its cache."""
     if fit.band.device_high_bytes <= memory:
         return "yes"
-    return "tight" if min(fit.smallest_bytes, fit.band.device_low_bytes) <= memory else "no"
+    if fit.band.device_high_bytes <= high:
+        return "unknown"
+    least = min(fit.smallest_bytes, fit.band.device_low_bytes)
+    if least <= memory:
+        return "tight"
+    return "unknown" if least <= high else "no"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
@@ -13,11 +13,13 @@ from ownlab.errors import InputError, UsageError
 from ownlab.text import text
 
 if TYPE_CHECKING:
-    from ownlab.instruments.fit.records import Fit, MeasuredAlone, Request, Trace
+    from ownlab.instruments.fit.records import Fit, MeasuredAlone, Request, Strategy, Trace
 
 __all__ = ["command"]
 
 _OPTIMIZERS = "adamw, adam, sgd, adafactor, rmsprop …"
+_FORMATS = "nf4, fp4, int8, fp8, gptq, awq"
+_STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "fsdp")
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16")
 _count = click.IntRange(min=1)
 # Where the search for the biggest batch begins.
@@ -39,8 +41,12 @@ class Options(NamedTuple):
     channels_last: bool
     accumulate: int
     steps: int
+    weights: str
+    lora: str
     cards: str | None
     remedies: bool
+    strategy: str | None
+    world: int
     allocator: str
     python: str | None
     deadline: float
@@ -56,7 +62,10 @@ class Options(NamedTuple):
 @click.argument("target", required=False, metavar="FILE.py:build")
 @click.option("--train/--infer", "train", default=True, help="Predict a training step (the default), or inference.")
 @click.option(
-    "--optimizer", default="adamw", metavar="NAME", help=f"Optimizer of the training: {_OPTIMIZERS} Default: adamw."
+    "--optimizer",
+    default="adamw",
+    metavar="NAME",
+    help=f"Optimizer of the training: {_OPTIMIZERS} Arguments as torch names them: sgd:momentum=0.9. Default: adamw.",
 )
 @click.option("--fused", is_flag=True, help="Use the fused kernels of the optimizer.")
 @click.option(
@@ -75,8 +84,24 @@ class Options(NamedTuple):
 @click.option(
     "--steps", type=click.IntRange(2, 20), default=3, metavar="N", help="Number of steps to trace. Default: 3."
 )
+@click.option(
+    "--weights",
+    default="",
+    metavar="FORMAT",
+    help=f"Compute the weights in 4 or 8 bits: {_FORMATS}. Arguments: nf4:double=true, gptq:bits=8,group=32.",
+)
+@click.option(
+    "--lora",
+    default="",
+    metavar="ARGUMENTS",
+    help="Train LoRA adapters only, as peft makes them: r=16,targets=q_proj,v_proj. Default targets: all-linear.",
+)
 @click.option("--cards", metavar="LIST", help="Cards by name or size: h200,4090,24GiB; `all` for every known card.")
 @click.option("--remedies", is_flag=True, help="Try what reduces memory on this model, and report what each saves.")
+@click.option(
+    "--strategy", type=click.Choice(_STRATEGIES), help="Compute what each of --world cards holds: DDP, ZeRO or FSDP."
+)
+@click.option("--world", type=click.IntRange(min=2), default=2, metavar="N", help="Number of cards of --strategy; 2.")
 @click.option(
     "--allocator",
     default="",
@@ -154,6 +179,8 @@ def _fits(fit: Fit) -> bool:
     if fit.measured is not None and fit.measured.memory is not None:
         return fit.measured.out_of_memory is None
     ran_out = fit.measured is not None and fit.measured.out_of_memory is not None
+    if fit.sharing is not None and fit.cards:
+        return bool(fit.sharing.fits)
     return not ran_out and (not fit.cards or any(card.fits != "no" for card in fit.cards))
 
 
@@ -166,10 +193,16 @@ def _fit(options: Options, target: str) -> Fit | MeasuredAlone:
 
     if options.decode is not None and options.train:
         raise UsageError(text("--decode requires inference."), hint=text("Add --infer."))
+    if options.measure and options.weights:
+        raise UsageError(text("--weights is computed: it cannot be combined with --measure."))
     batch, batches = parse_batch(options.batch, _FIRST_BATCH)
     goals = parse_goals(options.cards, batches, remedies=options.remedies, allocator=options.allocator)
     if options.decode is not None:
         goals = goals._replace(calibrations=())  # cards are then judged by the last token as well
+    if options.strategy is not None:
+        if options.measure or options.decode is not None:
+            raise UsageError(text("--strategy is computed: it cannot be combined with --measure or --decode."))
+        goals = goals._replace(strategy=cast("Strategy", options.strategy), world=options.world)
     request = _request(options, target, batch)
     python = resolve_machine_options(python=options.python).python
 

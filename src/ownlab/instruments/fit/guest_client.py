@@ -17,7 +17,7 @@ from ownlab.instruments.fit.records import Request, Trace, Trouble
 from ownlab.json_encoding import encode_json
 from ownlab.text import sentence, text
 
-__all__ = ["NotTraced", "ask_guest", "ask_trace", "check_trace", "error_of", "record_file"]
+__all__ = ["LibraryMissing", "NotTraced", "ask_guest", "ask_trace", "check_trace", "error_of", "record_file"]
 
 T = TypeVar("T")
 
@@ -25,8 +25,14 @@ _MEASURE = text("Try the part of the model before that line. On a card, --measur
 _MORE_TIME = text("build() hangs, or the model is large: allow more time with --deadline SECONDS.")
 # What to do, by the kind of the guest's error.
 _HINTS = {
-    "no-torch": text("Name a Python that has torch: --python PATH, or activate its environment."),
-    "no-transformers": text("Name a Python that has transformers: --python PATH, or activate its environment."),
+    "no-torch": text(
+        "Install torch there; a CPU build is enough: pip install torch --index-url https://download.pytorch.org/whl/cpu. "
+        "`ownlab env create dl --with torch` makes an environment that has it. Or name another Python: --python PATH, or "
+        "--python with the name of an environment (`ownlab env list`)."
+    ),
+    "no-transformers": text(
+        "Name a Python that has transformers: --python PATH, or --python with the name of an environment (`ownlab env list`)."
+    ),
     "no-target": text("Write FILE.py:build, package.module:build, or hf:CONFIG.json."),
     "no-module": text("Modules are imported by the Python of --python, from the current folder."),
     "no-function": text("Write a function build() that returns (model, inputs) or (model, inputs, loss)."),
@@ -43,9 +49,17 @@ _HINTS = {
     "no-decoding": text("--decode needs a model that takes and returns past_key_values."),
     "too-long": text("Use a shorter prompt (--seq N) or fewer new tokens (--decode N)."),
     "nothing-to-train": text("For inference use --infer."),
+    "no-format": text("Write --weights nf4, nf4:double=true, fp4, int8, fp8, gptq:group=128 or awq:group=128."),
+    "no-adapters": text("Write --lora r=16,targets=q_proj,v_proj; --lora r=16 means all linear layers."),
 }
 # Failures of the interpreter, not of the model.
 _INTERPRETER_ERRORS = ("no-torch", "no-transformers")
+
+
+class LibraryMissing(InterpreterError):
+    """The given Python works, but cannot import the library that the model needs."""
+
+    meaning = "That Python works, but the library is not installed in it, or its import fails."
 
 
 class NotTraced(InputError):
@@ -110,7 +124,7 @@ def check_trace(trace: Trace, request: Request) -> Trace:
 def error_of(trouble: Trouble) -> OwnlabError:
     """Return the exception for an error of the guest."""
     if trouble.kind in _INTERPRETER_ERRORS:
-        return InterpreterError(sentence(trouble.message), hint=_HINTS[trouble.kind])
+        return LibraryMissing(sentence(trouble.message), hint=_HINTS[trouble.kind])
     if trouble.kind == "deadline":
         return DeadlineError(_located(trouble), hint=_MORE_TIME)
     return NotTraced(trouble)

@@ -8,7 +8,7 @@ from rich.text import Text as RichText
 from ownlab.instruments.fit.calibration import Calibration
 from ownlab.instruments.fit.records import BiggestBatch, Decoding, Fit, Measured, MeasuredAlone, MeasuredMemory, Spread
 from ownlab.render.console import labelled
-from ownlab.text import plural, text
+from ownlab.text import facts, plural, text
 from ownlab.units import format_bytes, format_seconds
 
 __all__ = ["show_alone", "show_calibration", "show_measured"]
@@ -140,7 +140,9 @@ def _show_anomalies(fit: Fit, memory: MeasuredMemory, out: Console) -> None:
 
 
 def _show_phases(memory: MeasuredMemory, out: Console) -> None:
-    peaks = ", ".join(f"{format_bytes(size)} {phase}" for phase, size in memory.phases.items())
+    peaks = facts(
+        *(text("{size} {phase}", size=format_bytes(size), phase=name) for name, size in memory.phases.items())
+    )
     _line(out, text("peaks by phase"), peaks)
 
 

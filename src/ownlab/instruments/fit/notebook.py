@@ -9,8 +9,6 @@ an error, each as one line of JSON. Both ways return the same types and raise th
 
 from __future__ import annotations
 
-import contextlib
-import io
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +21,7 @@ from ownlab.instruments.fit.guest_client import check_trace
 from ownlab.instruments.fit.pipeline import parse_batch, parse_goals, predict_fit
 from ownlab.instruments.fit.records import Fit, Request, Trace
 from ownlab.json_encoding import encode_json, error_to_builtins, to_builtins, to_typed_builtins
+from ownlab.text import unpack_texts
 from ownlab_guest.kernel import fit as kernel_fit
 from ownlab_guest.kernel.fit import LiveTracer, Prediction, parse_call, strip_colours
 
@@ -48,7 +47,7 @@ def _predict(request: dict[str, Any], goals: dict[str, Any], trace: Callable[[di
     parsed = parse_goals(goals["cards"], batches, remedies=goals["remedies"], allocator=goals["allocator"])
 
     def trace_step(step: Request) -> Trace:
-        return check_trace(msgspec.convert(trace(to_builtins(step)), Trace), step)
+        return check_trace(msgspec.convert(unpack_texts(trace(to_builtins(step))), Trace), step)
 
     return predict_fit(replace(step, batch=batch or step.batch), trace_step, parsed)
 
@@ -57,22 +56,13 @@ def _display(record: Fit) -> dict[str, Any]:
     """Render the text, the plot in characters, and the chart of a prediction."""
     from ownlab.instruments.fit.memory_chart import memory_chart
     from ownlab.instruments.fit.terminal import show_fit, show_timeline
+    from ownlab.render.console import print_to_text
 
     return {
-        "text": _print(lambda out: show_fit(record, out, timeline=False)),
-        "plot": strip_colours(_print(lambda out: show_timeline(record, out))),
+        "text": print_to_text(lambda out: show_fit(record, out, timeline=False), _WIDTH),
+        "plot": strip_colours(print_to_text(lambda out: show_timeline(record, out), _WIDTH)),
         "chart": memory_chart(record),
     }
-
-
-def _print(show: Callable[[Any], None]) -> str:
-    from ownlab.render.console import console
-
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        out = console()
-        out.width = _WIDTH
-        show(out)
-    return printed.getvalue()
 
 
 def _serve() -> None:

@@ -216,7 +216,7 @@ def _library(_message: OomMessage, _holders: Holders) -> str:
     )
 
 
-def _unsaid(message: OomMessage, _holders: Holders) -> str:
+def _unexplained(message: OomMessage, _holders: Holders) -> str:
     if message.tried_bytes is None:
         return text("{program} found no more memory on the card; the message has no figures.", program=message.speaker)
     if message.program_bytes is not None:
@@ -266,7 +266,7 @@ _SENTENCES: dict[Cause, Callable[[OomMessage, Holders], str]] = {
     "free": _free,
     "start": _start,
     "library": _library,
-    "unsaid": _unsaid,
+    "unsaid": _unexplained,
     "confined": _confined,
     "host": _host,
 }

@@ -7,7 +7,7 @@ from rich.text import Text as RichText
 
 from ownlab.instruments.fit.oom import OomExplanation
 from ownlab.render.console import labelled
-from ownlab.text import plural, text
+from ownlab.text import facts, plural, text
 
 __all__ = ["show_oom"]
 
@@ -18,8 +18,8 @@ def show_oom(answer: OomExplanation, out: Console) -> None:
     """Print an explanation."""
     out.print(RichText(answer.sentence, style="bold"))
     out.print()
-    where = [part for part in (answer.line, _PHASES[answer.phase] if answer.phase else "") if part]
-    _list(out, text("where"), [", ".join(where)] if where else [])
+    where = facts(answer.line, _PHASES[answer.phase] if answer.phase else None)
+    _list(out, text("where"), [where] if where else [])
     _list(out, text("figures"), answer.reasons)
     _list(out, text("first"), answer.fix[:1])
     _list(out, text("then"), answer.fix[1:])

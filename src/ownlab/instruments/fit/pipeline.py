@@ -22,8 +22,9 @@ from ownlab.instruments.fit.card_fit import count_work, judge_card, with_cards
 from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, Card, card_of_device, choose_cards, load_cards
 from ownlab.instruments.fit.guest_client import ask_guest, check_trace, error_of
 from ownlab.instruments.fit.prediction import predict
-from ownlab.instruments.fit.records import Decoding, Fit, Request, Trace, Trouble
+from ownlab.instruments.fit.records import Decoding, Fit, Request, Strategy, Trace, Trouble
 from ownlab.instruments.fit.remedies import try_remedies
+from ownlab.instruments.fit.strategies import share_step
 from ownlab.instruments.fit.torch_allocator import parse_settings
 from ownlab.text import text
 
@@ -41,6 +42,8 @@ class Goals(NamedTuple):
     remedies: bool = False
     allocator: str = ""  # settings as in PYTORCH_ALLOC_CONF
     calibrations: tuple[Calibration, ...] = ()  # cards among these are judged by their own kernels and context
+    strategy: Strategy | None = None  # how several cards share the step
+    world: int = 1  # number of these cards
 
 
 def parse_goals(
@@ -61,6 +64,8 @@ def predict_fit(request: Request, trace_step: Tracer, goals: Goals, working: Wor
     with working("Tracing a few steps without a GPU"):
         trace = trace_step(request)
         fit = with_cards(predict(trace, request, goals.allocator), trace, goals.cards)
+    if goals.strategy is not None:
+        fit = replace(fit, sharing=share_step(fit, trace, goals.strategy, goals.world))
     if goals.batches is not None:
         with working("Searching for the biggest batch"):
             fit = _with_batches(fit, goals.cards, goals.batches, predict_step)
@@ -86,7 +91,7 @@ def _with_batches(
     predicted.add(start, fit)
     biggest = [predict_biggest_batch(predicted, card.memory_bytes, batches, start) for card in cards]
     judged = [replace(card, biggest_batch=batch) for card, batch in zip(fit.cards, biggest, strict=True)]
-    return replace(fit, cards=tuple(judged))
+    return replace(fit, cards=tuple(judged), searched=(batches.least, batches.most))
 
 
 def with_calibrations(

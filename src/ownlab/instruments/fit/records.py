@@ -30,16 +30,20 @@ __all__ = [
     "Phase",
     "RemedyTrial",
     "Request",
+    "Sharing",
     "Spread",
+    "Strategy",
     "Tag",
     "Timeline",
     "Trace",
     "Trial",
     "Trouble",
+    "Work",
 ]
 
 Kind = Literal["weights", "gradients", "optimizer", "activations", "inputs", "temporary", "workspace"]
 Phase = Literal["setup", "forward", "backward", "optimizer"]
+Strategy = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
 # The longest-lived first: charts stack them in this order.
 KINDS: tuple[Kind, ...] = (
     "weights",
@@ -66,7 +70,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     target: str  # FILE.py:build, package.module:build, hf:CONFIG.json
     train: bool = True
-    optimizer: str = "adamw"
+    optimizer: str = "adamw"  # NAME, or NAME:ARGUMENT=VALUE,…
     foreach: bool | None = None  # None: torch decides
     fused: bool = False
     precision: str = "fp32"
@@ -76,6 +80,8 @@ class Request(Struct, frozen=True, kw_only=True):
     channels_last: bool = False
     accumulate: int = 1
     steps: int = 3
+    weights: str = ""  # the format of quantized weights: nf4, int8, gptq:group=64 …; "": not quantized
+    lora: str = ""  # adapters to add: r=16,targets=q_proj,v_proj
     card: GuestCard = GuestCard()
 
 
@@ -142,6 +148,7 @@ class Trace(Struct, frozen=True):
     batch: int | None = None
     seq: int | None = None
     error: Trouble | None = None
+    optimizer_arguments: dict[str, bool | int | float] = {}  # as torch took them, defaults included
 
 
 # -- the prediction ------------------------------------------------------------------------------------------------------
@@ -200,12 +207,22 @@ class Timeline(Struct, frozen=True):
     peak_at: float
 
 
+class Work(Struct, frozen=True):
+    """The work of one step: from it follows the least time on any card."""
+
+    flops: int
+    serial_bytes: int  # bytes that move while nothing is multiplied: their time adds up
+    overlapped_bytes: int  # bytes that may move during products
+    convolves: bool  # or has recurrent layers: cuDNN computes both
+    kinds: tuple[str, ...] = ()  # of layers with products: convolution, attention, recurrent
+
+
 class CardFit(Struct, frozen=True):
     """The verdict for one card: whether the step fits, and its least time there."""
 
     name: str
-    memory_bytes: int  # that programs can use
-    fits: Literal["yes", "tight", "no"]
+    memory_bytes: int  # that programs can use; where it was inferred, at least
+    fits: Literal["yes", "tight", "no", "unknown"]  # unknown: the usable memory was inferred, and decides
     spare_bytes: int  # from the upper end of the band; negative: missing
     calibrated: bool  # workspaces and context were measured on this card
     floor_seconds: float | None = None
@@ -213,6 +230,8 @@ class CardFit(Struct, frozen=True):
     biggest_batch: int | None = None
     source: str = ""
     as_of: str = ""
+    memory_high_bytes: int | None = None  # at most, where the usable memory was inferred; None: it was reported
+    precision: str = ""  # what the card lacks for the precision of the step, and what to do; "": nothing
 
 
 class RemedyTrial(Struct, frozen=True):
@@ -227,6 +246,21 @@ class RemedyTrial(Struct, frozen=True):
     fits: tuple[str, ...] = ()  # names of the cards that are sure to hold it then
     refused: str = ""  # why it could not be tried
     note: str = ""  # a restriction of the figures
+
+
+class Sharing(Struct, frozen=True):
+    """The memory of each of several cards, computed from the prediction for one; the parts add up to `device_bytes`."""
+
+    strategy: Strategy
+    world: int  # number of cards
+    device_bytes: int  # from the upper end of the band of one card
+    weights: int
+    gradients: int  # with their buckets
+    optimizer: int
+    gathered: int  # parameters of other cards, while they are needed
+    rest: int  # activations, inputs, temporary tensors, libraries, cache, CUDA itself
+    fits: tuple[str, ...]  # names of the cards that are large enough
+    note: str
 
 
 class Decoding(Struct, frozen=True):
@@ -381,7 +415,12 @@ class Fit(Struct, frozen=True):
     timeline: Timeline
     cards: tuple[CardFit, ...]
     guesses: tuple[str, ...]
+    # As torch took them, defaults included. None: of a version in which "sgd" meant momentum=0.9.
+    optimizer_arguments: dict[str, bool | int | float] | None = None
     remedies: tuple[RemedyTrial, ...] = ()  # --remedies
     decoding: Decoding | None = None  # --decode
     measured: Measured | None = None  # --measure
     biggest: BiggestBatch | None = None  # --batch max --measure
+    sharing: Sharing | None = None  # --strategy
+    searched: tuple[int, int] | None = None  # --batch max or A..B: the least and the most batch that was considered
+    work: Work | None = None  # of one step; None in reports of older versions

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ownlab.instruments.fit.card_specs import load_cards
 from ownlab.instruments.fit.guest_client import NotTraced
 from ownlab.instruments.fit.records import Fit, RemedyTrial, Request
 from ownlab.text import text
 
 __all__ = ["REMEDIES", "Remedy", "remedy_named", "remedy_requests", "try_remedies"]
+
+# Which of the cards in question have units for bf16.
+Bf16: TypeAlias = Literal["all", "some", "none"]
 
 
 class Remedy(Struct, frozen=True):
@@ -131,19 +136,28 @@ def remedy_named(code: str) -> Remedy:
     return _BY_CODE[code]
 
 
-_NOTES = {"eight-bit-optimizer": text("computed from the rules of bitsandbytes, not run")}
+_NOTES = {"eight-bit-optimizer": text("It is computed from the rules of bitsandbytes, and was not run.")}
 
 
 def try_remedies(fit: Fit, predict_step: Callable[[Request], Fit]) -> tuple[RemedyTrial, ...]:
     """Try all remedies that apply to this step, the best first; those that fail come last, with the reason."""
-    trials = [_try(fit, code, option, request, predict_step) for code, option, request in remedy_requests(fit.request)]
+    names = {card.name for card in fit.cards}
+    without = {card.name for card in load_cards() if card.name in names and "bf16_tflops" in card.lacking}
+    bf16: Bf16 = "all" if not without else "none" if without == names else "some"
+    requests = remedy_requests(fit.request, bf16)
+    trials = [_try(fit, code, option, request, predict_step, without) for code, option, request in requests]
     return tuple(sorted(trials, key=lambda trial: (trial.device_bytes is None, -(trial.saved_bytes or 0))))
 
 
-def remedy_requests(request: Request) -> Iterator[tuple[str, str, Request]]:
-    """Yield the code of each remedy, the options that try it, and the request for its step."""
+def remedy_requests(request: Request, bf16: Bf16 = "all") -> Iterator[tuple[str, str, Request]]:
+    """Yield the code of each remedy, the options that try it, and the request for its step.
+
+    `bf16`: which of the cards have units for it. Cards without get fp16 instead, which takes as much memory.
+    """
     if request.precision in ("fp32", "tf32"):
-        yield "mixed-precision", "--precision amp-bf16", replace(request, precision="amp-bf16")
+        for precision in _halves(bf16):
+            option = f"--precision amp-{precision}"
+            yield "mixed-precision", option, replace(request, precision=f"amp-{precision}")
     if request.batch is not None and request.batch >= 4 and request.train:
         part, times = request.batch // 4, request.accumulate * 4
         yield "smaller-batch", f"--batch {part} --accumulate {times}", replace(request, batch=part, accumulate=times)
@@ -151,7 +165,7 @@ def remedy_requests(request: Request) -> Iterator[tuple[str, str, Request]]:
         yield "shorter", f"--seq {request.seq // 2}", replace(request, seq=request.seq // 2)
     if request.train and not request.checkpointing:
         yield "checkpointing", "--checkpointing", replace(request, checkpointing=True)
-    if request.train and request.optimizer in ("adam", "adamw"):
+    if request.train and request.optimizer.partition(":")[0] in ("adam", "adamw"):
         small = replace(request, optimizer="adamw-8bit", fused=False, foreach=None)
         yield "eight-bit-optimizer", "--optimizer adamw-8bit", small
         yield (
@@ -160,15 +174,25 @@ def remedy_requests(request: Request) -> Iterator[tuple[str, str, Request]]:
             replace(request, optimizer="adafactor", fused=False, foreach=None),
         )
     if request.precision not in ("bf16", "fp16"):
-        yield "smaller-weights", "--precision bf16", replace(request, precision="bf16")
+        for precision in _halves(bf16):
+            # Training with weights in fp16 overflows: small gradients become zero.
+            if precision == "bf16" or not request.train:
+                yield "smaller-weights", f"--precision {precision}", replace(request, precision=precision)
 
 
-def _try(fit: Fit, code: str, option: str, request: Request, predict_step: Callable[[Request], Fit]) -> RemedyTrial:
+def _halves(bf16: Bf16) -> tuple[str, ...]:
+    return {"all": ("bf16",), "some": ("bf16", "fp16"), "none": ("fp16",)}[bf16]
+
+
+def _try(
+    fit: Fit, code: str, option: str, request: Request, predict_step: Callable[[Request], Fit], without_bf16: set[str]
+) -> RemedyTrial:
     title = remedy_named(code).title
     try:
         prediction = predict_step(request)
     except NotTraced as exc:
         return RemedyTrial(code, title, option, refused=exc.message)
+    unsuited = without_bf16 if "bf16" in request.precision else set()
     return RemedyTrial(
         code,
         title,
@@ -177,5 +201,9 @@ def _try(fit: Fit, code: str, option: str, request: Request, predict_step: Calla
         saved_bytes=fit.band.device_high_bytes - prediction.band.device_high_bytes,
         arithmetic=prediction.flops.total / max(1, fit.flops.total),
         note=_NOTES.get(code, ""),
-        fits=tuple(card.name for card in fit.cards if card.memory_bytes >= prediction.band.device_high_bytes),
+        fits=tuple(
+            card.name
+            for card in fit.cards
+            if card.memory_bytes >= prediction.band.device_high_bytes and card.name not in unsuited
+        ),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text as RichText
 
+from ownlab.instruments.fit.card_specs import usable_of_size
 from ownlab.instruments.fit.memory_chart import GLYPHS, plot
-from ownlab.instruments.fit.records import KINDS, CardFit, Fit, Kind, ModuleShare
+from ownlab.instruments.fit.records import KINDS, CardFit, Fit, Kind, ModuleShare, Sharing
 from ownlab.render.console import labelled
-from ownlab.text import listing, plural, text
-from ownlab.units import format_bytes, format_seconds
+from ownlab.text import facts, listing, plural, sentences, text
+from ownlab.units import GIB, format_bytes, format_seconds
 
 __all__ = ["show_fit", "show_timeline"]
 
@@ -46,12 +47,18 @@ _PEAK_HEADINGS = {
     "backward": text("What holds the memory at the peak, in the backward pass"),
     "optimizer": text("What holds the memory at the peak, in the optimizer step"),
 }
-_VERDICTS = {"yes": (text("fits"), "green"), "tight": (text("tight"), "yellow"), "no": (text("no"), "red")}
+_VERDICTS = {
+    "yes": (text("fits"), "green"),
+    "tight": (text("tight"), "yellow"),
+    "no": (text("no"), "red"),
+    "unknown": (text("not sure"), "yellow"),
+}
 
 
 def show_fit(fit: Fit, out: Console, *, timeline: bool = True) -> None:
     """Print a prediction; without its timeline where a chart of it follows."""
-    labelled(out, "", RichText(_summary(fit), style="bold"), indent=0, width=0)
+    for line in (_biggest_batches(fit), _summary(fit)) if fit.searched is not None else (_summary(fit),):
+        labelled(out, "", RichText(line, style="bold"), indent=0, width=0)
     labelled(out, "", RichText(_setting(fit), style="dim"), indent=0, width=0)
     out.print()
     _line(out, text("parameters"), _parameters(fit))
@@ -60,6 +67,8 @@ def show_fit(fit: Fit, out: Console, *, timeline: bool = True) -> None:
     if fit.cards:
         _heading(out, text("Cards"))
         _show_cards(fit, out)
+    if fit.sharing is not None:
+        _show_sharing(fit.sharing, out)
     _heading(out, _PEAK_HEADINGS[fit.peak.phase])
     _show_parts(fit, out)
     if fit.modules:
@@ -80,15 +89,75 @@ def show_fit(fit: Fit, out: Console, *, timeline: bool = True) -> None:
         _line(out, text("guessed") if number == 0 else "", guess)
 
 
+def _show_sharing(sharing: Sharing, out: Console) -> None:
+    """What each of several cards holds, and that it is computed."""
+    _heading(out, text("{strategy} on {world} cards, computed", strategy=sharing.strategy, world=sharing.world))
+    _line(out, text("each card"), format_bytes(sharing.device_bytes))
+    held = (
+        (text("weights"), sharing.weights),
+        (text("gradients"), sharing.gradients),
+        (text("optimizer"), sharing.optimizer),
+        (text("gathered"), sharing.gathered),
+        (text("the rest"), sharing.rest),
+    )
+    for label, size in held:
+        if size:
+            _line(out, label, format_bytes(size))
+    _line(out, text("fits"), listing(sharing.fits) if sharing.fits else text("none of these cards"))
+    _line(out, "", sharing.note)
+
+
+def _biggest_batches(fit: Fit) -> str:
+    """The answer to `--batch max`: it comes first, because the figures below are those of one batch among many."""
+    assert fit.searched is not None
+    most = fit.searched[1]
+    fitting = [card for card in fit.cards if card.biggest_batch is not None]
+    if not fitting:
+        return text("No batch fits any of these cards, not even {least}.", least=fit.searched[0])
+    batches = [
+        text(
+            "{batch} or more on {card}" if card.biggest_batch == most else "{batch} on {card}",
+            batch=card.biggest_batch,
+            card=_name_in_sentence(card),
+        )
+        for card in fitting
+    ]
+    none = [_name_in_sentence(card) for card in fit.cards if card.biggest_batch is None]
+    return sentences(
+        text("The biggest batch that fits is {batches}.", batches=listing(batches, "{items} and {last}")),
+        text("No batch fits {cards}.", cards=listing(none, "{items} or {last}")) if none else None,
+    )
+
+
 def _summary(fit: Fit) -> str:
+    """What one step takes, and the smallest card that holds it and has units for its precision."""
     memory, train = _span(fit), fit.request.train
+    if fit.searched is not None:
+        if train:
+            return text("A training step with batch {batch} takes {memory}.", batch=fit.request.batch, memory=memory)
+        return text("An inference step with batch {batch} takes {memory}.", batch=fit.request.batch, memory=memory)
     fitting = [card for card in fit.cards if card.fits == "yes"]
     if fitting:
-        card = _name_in_sentence(min(fitting, key=lambda card: card.memory_bytes))
+        best = min(fitting, key=lambda card: (bool(card.precision), card.memory_bytes))
+        card = _name_in_sentence(best)
+        if best.precision and train:
+            return text(
+                "A training step takes {memory} of a card. The memory of {card} is enough, but it has {missing}.",
+                memory=memory,
+                card=card,
+                missing=best.precision,
+            )
+        if best.precision:
+            return text(
+                "An inference step takes {memory} of a card. The memory of {card} is enough, but it has {missing}.",
+                memory=memory,
+                card=card,
+                missing=best.precision,
+            )
         if train:
             return text("A training step takes {memory} of a card, and fits {card}.", memory=memory, card=card)
         return text("An inference step takes {memory} of a card, and fits {card}.", memory=memory, card=card)
-    if any(card.fits == "tight" for card in fit.cards):
+    if any(card.fits in ("tight", "unknown") for card in fit.cards):
         if train:
             return text("A training step takes {memory} of a card. It is not sure to fit any of these.", memory=memory)
         return text("An inference step takes {memory} of a card. It is not sure to fit any of these.", memory=memory)
@@ -117,38 +186,43 @@ def _span(fit: Fit) -> str:
 
 
 def _setting(fit: Fit) -> str:
-    """The target and the settings of the step, separated by commas."""
+    """The target and the settings of the step."""
     request = fit.request
-    parts = [
+    return facts(
         request.target.rpartition("/")[2],
         text("batch {batch}", batch=request.batch) if request.batch else "",
         text("sequence {seq}", seq=request.seq) if request.seq else "",
         request.precision,
+        text("{format} weights", format=request.weights) if request.weights else "",
+        text("LoRA {arguments}", arguments=request.lora) if request.lora else "",
         _optimizer(fit) if request.train else "",
         text("checkpointing") if request.checkpointing else "",
         text("channels last") if request.channels_last else "",
         text("{count} batches accumulated", count=request.accumulate) if request.accumulate > 1 else "",
         fit.allocator,
         f"torch {fit.torch}",
-    ]
-    return ", ".join(part for part in parts if part)
+    )
 
 
 def _optimizer(fit: Fit) -> str:
     name = fit.request.optimizer
+    if name in ("sgd", "sgd-plain"):  # half of its users mean one, half the other
+        momentum = (fit.optimizer_arguments or {"momentum": 0.9}).get("momentum", 0.0)
+        name = text("sgd with momentum {momentum:g}", momentum=momentum) if momentum else text("sgd without momentum")
     return text("{optimizer} fused", optimizer=name) if fit.request.fused else name
 
 
 def _parameters(fit: Fit) -> str:
     counts = fit.parameters
-    parts = [_count(counts.total)]
-    if counts.trainable != counts.total:
-        parts.append(text("{count} of them trained", count=_count(counts.trainable)))
+    details = []
+    if fit.request.train and counts.trainable != counts.total:
+        details.append(text("{count} of them are trained.", count=_count(counts.trainable)))
     if counts.buffers:
-        parts.append(text("{count} in buffers", count=_count(counts.buffers)))
+        details.append(text("Buffers hold {count} more values.", count=_count(counts.buffers)))
     if counts.tied:
-        parts.append(text("{count} used twice", count=_count(counts.tied)))
-    return ", ".join(parts)
+        details.append(text("{count} are used twice.", count=_count(counts.tied)))
+    total = _count(counts.total)
+    return sentences(text("{count} in total.", count=total), *details) if details else total
 
 
 def _arithmetic(fit: Fit) -> str:
@@ -184,23 +258,51 @@ def _peak(fit: Fit) -> str:
 
 def _show_cards(fit: Fit, out: Console) -> None:
     width = max(len(card.name) for card in fit.cards) + 2
+    memories = max(len(_memory(card)) for card in fit.cards)
+    verdicts = max(len(_VERDICTS[card.fits][0]) for card in fit.cards) + 2
     floors = max(len(_floor(card)) for card in fit.cards) + 2
-    batches = any(card.biggest_batch is not None for card in fit.cards)
     for card in fit.cards:
         verdict, style = _VERDICTS[card.fits]
-        line = RichText(f"  {card.name.ljust(width)}{format_bytes(card.memory_bytes).rjust(9)}  ")
-        line.append(verdict.ljust(6), style=style)
+        line = RichText(f"  {card.name.ljust(width)}{_memory(card).rjust(max(9, memories))}  ")
+        line.append(verdict.ljust(max(6, verdicts)), style=style)
         line.append(_spare(card).ljust(17))
         line.append(_floor(card).ljust(floors))
-        if batches:
+        if fit.searched is not None or card.biggest_batch is not None:
             line.append(_biggest_batch(card))
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
-    if not all(card.calibrated for card in fit.cards):
-        note = text(
-            "The memory of CUDA and its libraries was measured on an H200, and is assumed to be the same on other cards."
-        )
+        if card.precision:
+            labelled(out, "", RichText(card.precision, style="yellow"), indent=4, width=0)
+    for note in _card_notes(fit.cards):
         labelled(out, "", RichText(note, style="dim"), indent=2, width=0)
+
+
+def _memory(card: CardFit) -> str:
+    """The memory that programs can use; "≥" where it is inferred from cards like it."""
+    size = format_bytes(card.memory_bytes)
+    return size if card.memory_high_bytes is None else f"≥ {size}"
+
+
+def _card_notes(cards: tuple[CardFit, ...]) -> list[str]:
+    notes: list[str] = []
+    if not all(card.calibrated for card in cards):
+        notes.append(
+            text(
+                "The memory of CUDA and its libraries was measured on an H200, and is assumed to be the same on other cards."
+            )
+        )
+    for size in sorted({round(card.memory_bytes / GIB, 3) for card in cards if card.name.startswith("any with")}):
+        usable = usable_of_size(size)
+        if usable is not None:
+            template = "{size:g} GiB is what programs can use. Of cards sold with {size:g} GB they can use {low:.1f} to {high:.1f} GiB."
+            notes.append(text(template, size=size, low=usable[0], high=usable[1]))
+    if any(card.memory_high_bytes is not None for card in cards):
+        notes.append(
+            text(
+                "≥: nobody reported what programs can use of this card, so it is inferred from cards like it (--json)."
+            )
+        )
+    return notes
 
 
 def _biggest_batch(card: CardFit) -> str:
@@ -216,18 +318,16 @@ def _show_remedies(fit: Fit, out: Console) -> None:
             reason = text("not possible here: {reason}", reason=trial.refused)
             labelled(out, trial.option.ljust(width), RichText(reason, style="dim"), width=width)
             continue
-        size = format_bytes(abs(trial.saved_bytes))
-        parts = [
-            format_bytes(trial.device_bytes),
-            text("{size} less", size=size) if trial.saved_bytes >= 0 else text("{size} more", size=size),
-        ]
-        if abs(trial.arithmetic - 1) > _SAME:
-            parts.append(text("{factor} × the arithmetic", factor=f"{trial.arithmetic:.2f}"))
-        if trial.fits:
-            parts.append(text("fits {cards}", cards=listing(trial.fits)))
-        if trial.note:
-            parts.append(trial.note)
-        labelled(out, trial.option.ljust(width), ", ".join(parts), width=width)
+        template = "{memory}, {size} less." if trial.saved_bytes >= 0 else "{memory}, {size} more."
+        memory, size = format_bytes(trial.device_bytes), format_bytes(abs(trial.saved_bytes))
+        more_arithmetic = abs(trial.arithmetic - 1) > _SAME
+        result = sentences(
+            text(template, memory=memory, size=size),
+            text("{factor:.2f} × the arithmetic.", factor=trial.arithmetic) if more_arithmetic else None,
+            text("It fits {cards}.", cards=listing(trial.fits)) if trial.fits else None,
+            trial.note,
+        )
+        labelled(out, trial.option.ljust(width), result, width=width)
 
 
 def _spare(card: CardFit) -> str:

@@ -32,11 +32,14 @@ _WHOLE = frozenset(
         "swap_used",
     )
 )
+_LONGEST_HEADER = 65536  # characters: that of every field of nvidia-smi has 6,000
 _STEP_SECONDS = 1.0  # if the rows have no times
 
 
 def parse_header(line: str) -> list[str]:
     """Return the field names of a header line; none if the line is not a known header."""
+    if len(line) > _LONGEST_HEADER:
+        return []
     names = [_UNIT.sub("", cell) for cell in parse_row(line)]
     known = [name for name in names if find_field(name) is not None]
     # A single "name" or "index" may be any word.
@@ -44,8 +47,12 @@ def parse_header(line: str) -> list[str]:
 
 
 def parse_row(line: str) -> list[str]:
-    """Return the cells of a CSV line."""
-    return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
+    """Return the cells of a CSV line; one cell if it is something else."""
+    try:
+        cells = next(csv.reader([line], skipinitialspace=True), [])
+    except csv.Error:  # a cell with more than 100 kB, for example
+        return [line]
+    return [cell.strip() for cell in cells]
 
 
 def build_samples(rows: Iterator[dict[str, object]]) -> Iterator[Sample]:

@@ -111,6 +111,7 @@ _FIELDS = (
     _card("name", "name", "name of the card", digits=None),
     _card("index", "index", "number of the card"),
     _card("uuid", "uuid", "UUID of the card", digits=None),
+    _card("serial", "serial", "serial number; GeForce cards have none", digits=None),
     _card("pci.bus_id", "bus_id", "PCI bus id", digits=None),
     _card("driver_version", "driver", "driver version", digits=None),
     _computed("count", "number of cards", "count", digits=0),
@@ -178,6 +179,7 @@ FIELDS: dict[str, Field] = {field.name: field for field in _FIELDS}
 ALIASES = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
+    "gpu_serial": "serial",
     "gpu_bus_id": "pci.bus_id",
     "clocks.sm": "clocks.current.sm",
     "clocks.mem": "clocks.current.memory",
@@ -206,9 +208,9 @@ DEFAULT_FIELDS = (
 # Other fields of nvidia-smi. They do not change over time, so there is no point in sampling them.
 _ONLY_NVIDIA_SMI = (
     "accounting.", "addressing_mode", "c2c.", "compute_cap", "compute_mode", "confidential_compute.", "dramEncryption.",
-    "driver_model.", "ecc.", "encoder.", "fabric.", "gom.", "gpu_recovery_action", "gpu_serial", "gsp.", "inforom.",
+    "driver_model.", "ecc.", "encoder.", "fabric.", "gom.", "gpu_recovery_action", "gsp.", "inforom.",
     "mig.", "pci.", "pcie.link.gen.", "pcie.link.width.", "persistence_mode", "platform.", "power.", "protected_memory.",
-    "remapped_rows.", "reset_status.", "retired_pages.", "serial", "temperature.", "vbios_version", "vgpu_",
+    "remapped_rows.", "reset_status.", "retired_pages.", "temperature.", "vbios_version", "vgpu_",
     "display_", "clocks.", "memory.reserved", "utilization.", "module_id", "kmd_version", "cuda_version",
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from ownlab.instruments.top.records import CardProcess, CardSample, HostSample, ProcessSample, Sample, Saturation
-from ownlab.text import text
+from ownlab.text import facts, text
 from ownlab.units import format_bytes
 
 __all__ = [
@@ -191,22 +191,20 @@ def format_host_memory(host: HostSample) -> str:
 
 def format_host_state(host: HostSample) -> str:
     """Return load, busiest core, I/O wait and swap, as far as known."""
-    parts = (
+    return facts(
         "" if host.load is None else text("load {load:.1f}", load=host.load),
         "" if host.busiest_core is None else text("busiest core {share}", share=format_percent(host.busiest_core)),
         "" if host.io_wait is None else text("waiting for disks {share}", share=format_percent(host.io_wait)),
         "" if not host.swap_used else text("swap {size}", size=format_bytes(host.swap_used)),
     )
-    return ", ".join(part for part in parts if part)
 
 
 def format_host_rates(host: HostSample) -> str:
     """Return the traffic of disks and network, as far as known."""
-    parts = (
+    return facts(
         _format_flow(text("disks"), host.disk_read, host.disk_written),
         _format_flow(text("network"), host.received, host.sent),
     )
-    return ", ".join(part for part in parts if part)
 
 
 def _format_flow(name: str, into: float | None, out: float | None) -> str:

@@ -14,10 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from ownlab.errors import InputError, LabError, UsageError
+from ownlab.input_files import read_text
 from ownlab.instruments.top.prometheus import CONTENT_TYPE, exposition
 from ownlab.instruments.top.source import Source, StreamEnded
 from ownlab.instruments.top.verdict_window import Window
 from ownlab.text import text
+from ownlab.units import KIB
 
 __all__ = ["MetricsServer", "ScrapeSampler", "has_token", "parse_address", "read_token"]
 
@@ -52,6 +54,9 @@ class ScrapeSampler:
         self._taken_at = time.monotonic()
 
 
+_MAX_TOKEN_BYTES = 64 * KIB  # of its file
+
+
 def parse_address(address: str) -> tuple[str, int]:
     """Parse "127.0.0.1:9400", "[::1]:9400", or ":9400" and "9400" (both loopback only). Port 0 means any free port."""
     host, _, port = address.rpartition(":")
@@ -64,10 +69,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 def read_token(path: Path) -> str:
     """Read the token from a file. Read for each request: it may be changed at any time."""
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InputError(text("Cannot read the token in {path}: {error}.", path=path, error=exc)) from exc
+    token = read_text(path, max_bytes=_MAX_TOKEN_BYTES).strip()
     if not token:
         raise InputError(
             text("{path} contains no token.", path=path), hint=text("Create one with: openssl rand -hex 32")

@@ -11,9 +11,7 @@ has no ownlab: it prints a line of JSON when it samples, one for each line of st
 
 from __future__ import annotations
 
-import contextlib
 import getpass
-import io
 import os
 import sys
 import threading
@@ -155,13 +153,15 @@ class LocalResult:
         """Return everything for a kernel without ownlab."""
         if self.summary is None:
             return {"samples": [], "summary": None, "mimebundle": {}, "text": ""}
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            self.print_report()
+        from ownlab.instruments.top.report_terminal import show_report
+        from ownlab.render.console import print_to_text
+
+        summary = self.summary
         return {
             "samples": to_typed_builtins(self.samples),
-            "summary": to_typed_builtins(self.summary),
+            "summary": to_typed_builtins(summary),
             "mimebundle": self.mimebundle,
-            "text": printed.getvalue(),
+            "text": print_to_text(lambda out: show_report(summary, out)),
         }
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,14 @@ from ownlab.text import text
 if TYPE_CHECKING:
     from ownlab.instruments.top.records import CardSample
 
-__all__ = ["PENDING", "NvmlChild", "prestart", "take_prestarted"]
+__all__ = ["GPM_PENDING", "PENDING", "NvmlChild", "prestart", "take_prestarted"]
 
 # The trouble of a sample while the first answer is on its way.
 PENDING = text("NVML has not answered yet")
+# Why a card's first sample has no saturation. The child sends the code `_GPM_PENDING_CODE` (ownlab_guest.probe.gpm).
+GPM_PENDING = text("the first figures come with the second sample")
+
+_GPM_PENDING_CODE = "pending"
 
 _LAUNCH = Path(__file__).resolve().parents[3] / "ownlab_guest" / "launch.py"
 # A driver without persistence mode takes seconds to start; longer than this it hangs.
@@ -184,14 +189,23 @@ def _decode(line: bytes) -> tuple[tuple[CardSample, ...], str]:
 
     if _decoder is None:
         from ownlab.instruments.top.records import CardSample
+        from ownlab.json_encoding import decode_guest_json
 
         kind = msgspec.defstruct("Answer", [("error", str, ""), ("cards", tuple[CardSample, ...], ())], frozen=True)
-        _decoder = msgspec.json.Decoder(kind)
+        _decoder = partial(decode_guest_json, kind=kind)
     try:
-        answer = _decoder.decode(line)
+        answer = _decoder(line)
     except msgspec.DecodeError as exc:
         return (), text("the answer of the NVML child process cannot be parsed: {error}", error=exc)
-    return answer.cards, answer.error
+    cards = answer.cards
+    if any(card.no_saturation == _GPM_PENDING_CODE for card in cards):
+        cards = tuple(
+            msgspec.structs.replace(card, no_saturation=GPM_PENDING)
+            if card.no_saturation == _GPM_PENDING_CODE
+            else card
+            for card in cards
+        )
+    return cards, answer.error
 
 
 def _describe_end(child: subprocess.Popen[bytes]) -> str:

@@ -7,6 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -14,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from ownlab.errors import InputError, OwnlabError, RecordError, UsageError
+from ownlab.input_files import read_lines
 from ownlab.instruments.top.csv_reader import build_samples, parse_header, parse_row
 from ownlab.instruments.top.fields import (
     DEFAULT_FIELDS,
@@ -27,7 +29,7 @@ from ownlab.instruments.top.fields import (
 from ownlab.instruments.top.records import Sample, Verdict
 from ownlab.instruments.top.source import StreamEnded
 from ownlab.instruments.top.verdict_window import Window
-from ownlab.json_encoding import encode_json
+from ownlab.json_encoding import decode_json, encode_json
 from ownlab.text import plural, text
 
 __all__ = ["Recorder", "Replay", "read"]
@@ -166,33 +168,35 @@ def read(path: Path) -> Iterator[Sample]:
 
     Raises InputError at once for a file that is not a recording, and RecordError while reading for a damaged line.
     """
-    first = _first_line(path)
+    # Opened once: a pipe can be read only once.
+    following = read_lines(path)
+    head = next(following, b"")
+    lines, first = chain([head], following), _decode_first(head)
     columns = parse_header(first)
     if columns:
-        return build_samples(_csv_rows(path, columns, first))
+        return build_samples(_csv_rows(path, columns, first, lines))
     if first.startswith("{"):
         with contextlib.suppress(msgspec.DecodeError):
-            content = msgspec.json.decode(first)
+            content = decode_json(first, dict[str, object])
             if "at" in content and "host" in content:
-                return _ndjson(path, Sample)
+                return _ndjson(path, Sample, lines)
             if any(name in FIELDS for name in content):
-                return build_samples(_ndjson(path, dict[str, object]))
-    if first.startswith("{") and _is_truncated(path):
+                return build_samples(_ndjson(path, dict[str, object], lines))
+    if first.startswith("{") and _is_truncated(head):
         raise InputError(
             text("{path} ends within its first line: it contains no complete sample.", path=path),
             hint=text("The recording program was killed immediately, or the disk was full."),
         )
     raise InputError(
-        text("{path} is not a recording: it looks like {format}.", path=path, format=_describe_format(path, first)),
+        text("{path} is not a recording: it looks like {format}.", path=path, format=_describe_format(lines, first)),
         hint=text("Create one with: ownlab top --record FILE.ndjson"),
     )
 
 
-def _ndjson(path: Path, kind: type[T]) -> Iterator[T]:
-    decoder = msgspec.json.Decoder(kind)
-    for number, line, unfinished in _numbered_lines(path):
+def _ndjson(path: Path, kind: type[T], lines: Iterable[bytes]) -> Iterator[T]:
+    for number, line, unfinished in _numbered_lines(lines):
         try:
-            record = decoder.decode(line)
+            record = decode_json(line, kind)
         except msgspec.MsgspecError as error:
             if unfinished:
                 continue
@@ -202,8 +206,8 @@ def _ndjson(path: Path, kind: type[T]) -> Iterator[T]:
         yield record
 
 
-def _csv_rows(path: Path, columns: list[str], first: str) -> Iterator[dict[str, object]]:
-    for number, line, unfinished in _numbered_lines(path):
+def _csv_rows(path: Path, columns: list[str], first: str, lines: Iterable[bytes]) -> Iterator[dict[str, object]]:
+    for number, line, unfinished in _numbered_lines(lines):
         content = line.decode("utf-8", "replace").strip()
         if content == first.strip():  # two recordings, one after the other
             continue
@@ -222,34 +226,33 @@ def _csv_rows(path: Path, columns: list[str], first: str) -> Iterator[dict[str, 
             )
 
 
-def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
+def _numbered_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool]]:
     """Yield lines with their number, and whether the line is unfinished because its writer was killed."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            content = line.strip(b"\0 \r\n")  # file systems may leave zeroes after a power failure
-            if content:
-                yield number, content, not line.endswith(b"\n")
+    for number, line in enumerate(lines, 1):
+        content = line.strip(b"\0 \r\n")  # file systems may leave zeroes after a power failure
+        if content:
+            yield number, content, not line.endswith(b"\n")
 
 
 def _first_line(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            line = file.readline(1 << 22)
-    except OSError as error:
-        raise InputError(text("Cannot read {path}: {reason}.", path=path, reason=error.strerror)) from error
+    return _decode_first(next(read_lines(path), b""))
+
+
+def _decode_first(line: bytes) -> str:
     return line.decode("utf-8-sig", "replace").strip()
 
 
-def _is_truncated(path: Path) -> bool:
+def _is_truncated(head: bytes) -> bool:
     """Whether the file begins like a recording, but its only line is unfinished."""
-    with path.open("rb") as file:
-        line = file.readline()
-    return not line.endswith(b"\n") and line.startswith((b'{"at":', *(b'{"%s":' % name.encode() for name in FIELDS)))
+    return not head.endswith(b"\n") and head.startswith((b'{"at":', *(b'{"%s":' % name.encode() for name in FIELDS)))
 
 
-def _describe_format(path: Path, first: str) -> str:
-    with path.open("rb") as file:
-        begin = file.read(_INSPECTED_BYTES)
+def _describe_format(lines: Iterable[bytes], first: str) -> str:
+    begin = b""
+    for line in lines:
+        begin += line[:_INSPECTED_BYTES]
+        if len(begin) >= _INSPECTED_BYTES:
+            break
     if not begin.strip():
         return text("an empty file")
     for magic, description in _OTHER_FORMATS:

@@ -81,6 +81,7 @@ class CardSample(Struct, frozen=True):
     driver: str = ""  # version
     power_limit_default: float | None = None  # watts
     memory_free: int | None = None  # less than total - used: the driver reserves a part
+    serial: str | None = None  # None: the card has none, or a recording of an older version
 
 
 class Owner(Struct, frozen=True):

@@ -11,7 +11,7 @@ from ownlab.instruments.top.metrics import COLUMNS, MetricRow, mean_metrics, met
 from ownlab.instruments.top.records import CardSample, HostSample, Sample, Verdict
 from ownlab.instruments.top.verdict_rules import load_rules
 from ownlab.instruments.top.verdict_window import Window
-from ownlab.text import text
+from ownlab.text import facts, text
 from ownlab.units import format_seconds
 
 __all__ = ["CardReport", "HostReport", "Point", "Report", "ReportBuilder", "Span", "build_report"]
@@ -325,8 +325,11 @@ def _headline(shares: dict[str, float], seconds: float) -> str:
     else:
         percent = f"{100 * share:.0f} %"
         first = text("{verdict} for {share} of {duration}", verdict=title, share=percent, duration=duration)
-    others = (f"{text(titles[code])} {100 * share:.0f} %" for code, share in longest[1:])
-    return "; ".join((first, *others))
+    others = [
+        text("{verdict} {percent:.0f} %", verdict=text(titles[code]), percent=100 * share)
+        for code, share in longest[1:]
+    ]
+    return facts(first, *others, separator="; ")
 
 
 def _host_values(host: HostSample) -> dict[str, float]:

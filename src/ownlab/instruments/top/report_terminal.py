@@ -8,7 +8,7 @@ from ownlab.instruments.top.fields import format_time
 from ownlab.instruments.top.report import CardReport, Report
 from ownlab.instruments.top.verdict_rules import format_metric, load_rules
 from ownlab.render.console import labelled
-from ownlab.text import plural, text
+from ownlab.text import facts, plural, text
 from ownlab.units import format_bytes, format_seconds
 
 __all__ = ["show_report"]
@@ -102,9 +102,13 @@ def _show_host(report: Report, out: Console) -> None:
         "received": text("network received"),
         "sent": text("network sent"),
     }
-    rates = [f"{label} {format_bytes(means[name])}/s" for name, label in labels.items() if name in means]
+    rates = [
+        text("{flow} {rate}/s", flow=label, rate=format_bytes(means[name]))
+        for name, label in labels.items()
+        if name in means
+    ]
     if rates:
-        _line(out, "rates", ", ".join(rates))
+        _line(out, "rates", facts(*rates))
 
 
 def _format_peak(peak: float, total: float | None) -> str:

@@ -12,15 +12,13 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ownlab.errors import UsageError
-from ownlab.instruments.top.nvml_child import PENDING
+from ownlab.instruments.top.nvml_child import GPM_PENDING, PENDING
 from ownlab.instruments.top.process_sampler import Owners
 from ownlab.instruments.top.records import CardSample, Sample
 from ownlab.text import text
 
-__all__ = ["GPM_PENDING", "CardFilter", "Source", "StreamEnded", "follow", "open_source", "settle"]
+__all__ = ["CardFilter", "Source", "StreamEnded", "follow", "open_source", "settle"]
 
-# The reason that ownlab_guest.probe.gpm gives for a card's first sample.
-GPM_PENDING = "the first figures come with the second sample"
 # GPM compares two readings more than 100 ms apart (nvml.h).
 _GPM_SECONDS = 0.102
 # Linux counts CPU time in 1/100 s: over a shorter interval, a share is meaningless.

@@ -20,7 +20,7 @@ from ownlab.instruments.top.formatting import (
 )
 from ownlab.instruments.top.records import CardSample, HostSample, TopReading, Verdict
 from ownlab.render.console import labelled
-from ownlab.text import sentences, text
+from ownlab.text import facts, sentences, text
 
 __all__ = ["show_reading"]
 
@@ -93,13 +93,13 @@ def _show_processes(rows: Sequence[ProcessRow], out: Console) -> None:
 
 def _format_host(host: HostSample) -> str:
     memory = format_host_memory(host)
-    parts = (
+    known = facts(
         _format_cpu(host),
         text("RAM {usage}", usage=memory) if memory else "",
         format_host_state(host),
         format_host_rates(host),
     )
-    return ", ".join(part for part in parts if part) or text("unknown")
+    return known or text("unknown")
 
 
 def _format_cpu(host: HostSample) -> str:

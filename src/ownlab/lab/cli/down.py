@@ -11,12 +11,9 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import LabOptions
 from ownlab.errors import DeadlineError, LabError
 from ownlab.lab.service.down import choose_labs, stop_lab, stop_runtimes
-from ownlab.lab.service.labs import lab_id
-from ownlab.lab.service.overview import runtime_summary, still_running
+from ownlab.lab.service.overview import open_own_store, own_runtimes, runtime_summary
 from ownlab.lab.service.records import LabDown
-from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.store.store import Store
 from ownlab.lab.terminal.labs import show_running
 from ownlab.lab.terminal.runtimes import short_id
 from ownlab.render.console import console, working
@@ -30,27 +27,31 @@ __all__ = ["command"]
 @click.argument("folder", required=False)
 @json_option
 @click.option(
-    "--all", "everything", is_flag=True, help="Stop the runtimes too. Without FOLDER: all your labs and their runtimes."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Stop the runtimes too. Without FOLDER: all your labs and all your runtimes.",
 )
 def command(folder: str | None, as_json: bool, everything: bool) -> None:
     """Stop the lab of FOLDER. Without FOLDER: the lab of this folder, or the only one that is running.
 
     Its runtimes keep running, and the next `ownlab up` finds them again. With --all they are stopped too, after functions
-    registered with ownlab.on_end had time to save.
+    registered with ownlab.on_end had time to save; so are those of other programs (`ownlab run`, papermill, VS Code) whose
+    notebooks are in FOLDER, and without FOLDER all of them.
     """
     options = resolve_lab_options()
-    store = choose_store(options).folder
     labs = choose_labs(folder, every=everything)
     if not labs and not everything:
         raise _no_lab(folder)
     for lab in labs:
         with working(text("Stopping the lab of {folder}", folder=lab.folder)):
             stop_lab(lab)
-    # Also what the lab of a folder left running when it was stopped before.
-    identity = lab_id(os.path.expanduser(folder)) if folder is not None else None
-    stopped = {lab.id for lab in labs} if not everything else set()
-    rows = [row for row in still_running(store, identity) if everything or row.lab in stopped]
-    ended = _stop(store, rows, options) if everything and rows else []
+    runtimes = own_runtimes(options)
+    if not everything:
+        rows = [row for lab in labs for row in runtimes.of_lab(lab.id)]
+    else:  # also what the lab of a folder left running when it was stopped before
+        rows = runtimes.rows if folder is None else runtimes.below(folder)
+    ended = _stop(rows, options) if everything and rows else []
     summaries = {row.id: runtime_summary(row) for row in rows}
     ended_ids = {row.id for row in ended}
     report = LabDown(
@@ -58,6 +59,8 @@ def command(folder: str | None, as_json: bool, everything: bool) -> None:
         tuple(summary for key, summary in summaries.items() if key in ended_ids),
         tuple(summary for key, summary in summaries.items() if key not in ended_ids),
     )
+    if runtimes.trouble and not as_json:
+        click.echo(runtimes.trouble, err=True)
     _show(report, as_json, everything)
 
 
@@ -69,14 +72,14 @@ def _no_lab(folder: str | None) -> LabError:
     return LabError(text("The lab of {folder} is not running.", folder=path), hint=hint)
 
 
-def _stop(store_folder: str, rows: list[RuntimeRow], options: LabOptions) -> list[RuntimeRow]:
+def _stop(rows: list[RuntimeRow], options: LabOptions) -> list[RuntimeRow]:
     message = plural(
         len(rows),
         "Stopping 1 runtime: it has {seconds:g} s to save",
         "Stopping {n} runtimes: they have {seconds:g} s to save",
         seconds=options.on_end_seconds,
     )
-    with working(message), Store.open(store_folder) as store:
+    with working(message), open_own_store(options) as store:
         return stop_runtimes(store, rows, options.on_end_seconds)
 
 

@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from ownlab.cli.options import json_option
 from ownlab.errors import InputError, LabError, UsageError
+from ownlab.input_files import read_bytes
+from ownlab.lab.cli.script_log import find_script_run, show_script_log
 from ownlab.lab.journal.state import JournalState
 from ownlab.lab.journal.storage import JournalInfo, all_journals
 from ownlab.lab.runtimes.journals import Journal
@@ -19,7 +21,7 @@ from ownlab.lab.terminal.runtime_log import LogPrinter
 from ownlab.render.documents import echo_record
 from ownlab.text import text
 
-__all__ = ["CellLog", "RuntimeLog", "command"]
+__all__ = ["CellLog", "KernelDeath", "RuntimeLog", "command"]
 
 # Seconds between two reads of the journal with --follow.
 _INTERVAL = 0.3
@@ -33,17 +35,24 @@ _INTERVAL = 0.3
 @click.option("--cell", metavar="ID", help="Only the output of this cell; the beginning of its id is enough.")
 @click.option("--notebook", "target", metavar="FILE", help="Write the notebook with all its outputs to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option(
+    "--rank", type=click.IntRange(0), default=0, metavar="N", help="Of a script with several ranks.  [default: 0]"
+)
 def command(
-    outer_json: bool, runtime: str, as_json: bool, follow: bool, cell: str | None, target: str | None, force: bool
-) -> None:
-    """Print the output of the notebook of RUNTIME, whether or not a page was open.
+    outer_json: bool, runtime: str, as_json: bool, follow: bool, cell: str | None, target: str | None, force: bool,
+    rank: int,
+) -> int:  # fmt: skip
+    """Print the output of the notebook or the script of RUNTIME, whether or not a page was open.
 
-    RUNTIME is the beginning of an id, or a notebook. Ended runtimes are found as long as their journal is kept ([journal]
-    keep_days). Images are named, not shown.
+    RUNTIME is the beginning of an id, a notebook or a script. Ended runtimes are found as long as their journal is kept
+    ([journal] keep_days); scripts, as long as the folder with their logs exists. Images are named, not shown.
     """
     as_json = as_json or outer_json
     if follow and (as_json or target):
         raise UsageError(text("--follow cannot be combined with --json or --notebook."))
+    script = find_script_run(runtime)
+    if script is not None:
+        return show_script_log(*script, rank=rank, follow=follow, as_json=as_json)
     about = _find(runtime)
     journal = Journal(about.runtime)
     if target is not None:
@@ -55,6 +64,7 @@ def command(
         click.echo(text("Written to {path}.", path=target))
     else:
         _print_log(journal, cell, follow)
+    return 0
 
 
 def _print_log(journal: Journal, cell: str | None, follow: bool) -> None:
@@ -102,7 +112,18 @@ def _document(about: JournalInfo, fold: JournalState, cell: str | None) -> Runti
         about.runtime,
         about.notebook,
         fold.ended,
-        tuple(
+        deaths=tuple(
+            KernelDeath(
+                at=each.at,
+                cell=each.cell,
+                summary=each.death.summary(),
+                signal=each.death.signal,
+                exit_code=each.death.exit_code,
+                out_of_memory=bool(each.death.out_of_memory),
+            )
+            for each in fold.deaths
+        ),
+        cells=tuple(
             CellLog(
                 cell=each.cell,
                 source=str(each.request[2].get("code", "")),
@@ -138,9 +159,8 @@ def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
     from ownlab.lab.runtimes.journals import Journals
 
     try:
-        with open(about.notebook, "rb") as file:
-            notebook = parse_with_nbformat(file.read())
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        notebook = parse_with_nbformat(read_bytes(about.notebook))
+    except (InputError, ValueError, RecursionError, AttributeError, KeyError, TypeError):
         return _notebook_of_executions(journal)
     assign_cell_ids(notebook)
     merge_journals(notebook, Journals().of_notebook(about.notebook), logging.getLogger("ownlab"))
@@ -175,6 +195,17 @@ class CellLog(Struct, frozen=True):
     outputs: list[dict[str, Any]]  # as in a notebook
 
 
+class KernelDeath(Struct, frozen=True):
+    """The death of a kernel."""
+
+    at: float  # seconds since the epoch
+    cell: str | None  # the id of the cell that was running
+    summary: str
+    signal: int | None
+    exit_code: int | None
+    out_of_memory: bool  # False: it is not known to be the cause
+
+
 class RuntimeLog(Struct, frozen=True):
     """`ownlab runtimes log --json`."""
 
@@ -182,3 +213,4 @@ class RuntimeLog(Struct, frozen=True):
     notebook: str
     ended: str | None  # why; None: it is alive
     cells: tuple[CellLog, ...]  # in the order in which they were executed
+    deaths: tuple[KernelDeath, ...] = ()  # kernels that died without being asked to

@@ -10,10 +10,9 @@ import click
 from ownlab.cli.options import json_option
 from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import LabError
-from ownlab.lab.service.labs import is_up, labs, read_lab
-from ownlab.lab.service.overview import lab_state
+from ownlab.lab.service.labs import is_served, labs, read_lab
+from ownlab.lab.service.overview import lab_state, own_runtimes
 from ownlab.lab.service.records import LabStates
-from ownlab.lab.store.location import choose_store
 from ownlab.lab.terminal.labs import show_labs
 from ownlab.render.console import console
 from ownlab.render.documents import echo_record
@@ -30,18 +29,20 @@ def command(folder: str | None, as_json: bool) -> None:
 
     Exit code 3 if FOLDER is given and its lab is not running.
     """
-    store = choose_store(resolve_lab_options()).folder
     if folder is None:
-        running = [lab for lab in labs() if is_up(lab)]
+        running = [lab for lab in labs() if is_served(lab.folder)]
     else:
         lab = read_lab(os.path.expanduser(folder))
-        if lab is None or not is_up(lab):
+        if lab is None or not is_served(lab.folder):
             raise LabError(
                 text("The lab of {folder} is not running.", folder=os.path.realpath(folder)),
                 hint=text("Start it: ownlab up {folder}", folder=shlex.quote(folder)),
             )
         running = [lab]
-    states = LabStates(tuple(lab_state(lab, store) for lab in running))
+    runtimes = own_runtimes(resolve_lab_options())
+    states = LabStates(
+        tuple(lab_state(lab, runtimes) for lab in running), notices=(runtimes.trouble,) if runtimes.trouble else ()
+    )
     if as_json:
         echo_record(states)
     else:

@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from ownlab.cli.options import json_below, json_option
 from ownlab.config.limits import preset_limits
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import PRESETS
 from ownlab.errors import LabError, UsageError
-from ownlab.lab.store.location import SHARED_FOLDER, StoreChoice, choose_store, view_store
+from ownlab.lab.store.location import SHARED_FOLDER, StoreChoice, StoreRepair, choose_store, view_store
 from ownlab.lab.terminal.config import show_store
 from ownlab.render.console import console
 from ownlab.render.documents import echo_record
-from ownlab.text import text
+from ownlab.text import sentences, text
 
 __all__ = ["command"]
 
@@ -60,12 +61,33 @@ def init(shared: bool, folder: str, group: str | None, limits: str, as_json: boo
             ),
         )
     _refuse_without_rights(folder, _as_administrator(folder, group, limits))
-    # Imported here: showing the store needs no database.
     from ownlab.lab.store.setup import init_shared
 
     init_shared(folder, group=group, limits=_limits(limits))
     notice = "" if folder == SHARED_FOLDER else text("To use it, set OWNLAB_STORE or store.folder to this folder.")
     _show(StoreChoice(os.path.abspath(folder), True, text("named by --folder"), notice), as_json)
+
+
+@command.command("repair")
+@json_option
+def repair(as_json: bool) -> None:
+    """Replace the database of the store if it is damaged or lost.
+
+    The old one is renamed, not removed. Running runtimes keep their cards: their locks name them, and they register again
+    within seconds. Only the record of past usage stays in the old database.
+    """
+    choice = choose_store(resolve_lab_options())
+    from ownlab.lab.store.setup import repair as repair_store
+
+    aside = repair_store(choice.folder)
+    if as_json:
+        echo_record(StoreRepair(choice.folder, aside or None))
+    elif aside:
+        click.echo(
+            text("The store {folder} has a new database. The old one is {path}.", folder=choice.folder, path=aside)
+        )
+    else:
+        click.echo(text("The database of the store {folder} is in order.", folder=choice.folder))
 
 
 def _as_administrator(folder: str, group: str | None, limits: str) -> str:
@@ -99,6 +121,11 @@ def _limits(preset: str) -> dict[str, float] | None:
 
 def _show(choice: StoreChoice, as_json: bool) -> None:
     view = view_store(choice)
+    if view.made:
+        from ownlab.lab.store.locks_only import open_any
+
+        with open_any(choice.folder, create=False) as store:
+            view = replace(view, notice=sentences(view.notice, store.trouble))
     if as_json:
         echo_record(view)
     else:

@@ -16,19 +16,18 @@ from ownlab.cli.options import json_option
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_export, missing_config
 from ownlab.config.settings import LabOptions, setting_named
-from ownlab.errors import LabError
-from ownlab.lab.service.labs import Lab, LabLock, lab_id, lock_holder, read_lab, take_lock
-from ownlab.lab.service.ports import choose_port
+from ownlab.errors import LabError, UsageError
+from ownlab.lab.cli.default_environment import open_when_built, start_default
+from ownlab.lab.service.labs import Lab, LabLock, NetworkHost, is_served, lab_id, lock_holder, read_lab, take_lock
+from ownlab.lab.service.ports import HOST, choose_port
 from ownlab.lab.service.up import (
     Surroundings,
     check_folder,
-    is_served,
     read_surroundings,
     refuse_other_host,
     wait_until_served,
 )
 from ownlab.lab.service.watchdog import Detached, Start, Watchdog, new_log
-from ownlab.lab.service.welcome import WELCOME, place_welcome
 from ownlab.text import plural, text
 
 # Rendering is imported while the server starts, since people wait for the server.
@@ -42,6 +41,7 @@ class _Options(NamedTuple):
     environ: dict[str, str]
     as_json: bool
     notices: list[str]
+    network: NetworkHost | None
 
 
 @click.command("up")
@@ -50,19 +50,53 @@ class _Options(NamedTuple):
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="The port on 127.0.0.1. Default: the last one, or any free port."
 )
+@click.option(
+    "--host",
+    metavar="NAME",
+    help="Listen for other computers of a trusted network under this name or address, with TLS.",
+)
+@click.option("--certificate", metavar="FILE", help="With --host: a certificate (PEM). Default: a self-signed one.")
+@click.option("--key", metavar="FILE", help="With --host: the private key of the certificate (PEM).")
 @click.option("--no-browser", is_flag=True, help="Print the address; do not open a browser.")
 @click.option("--detach", is_flag=True, help="Run in the background once the lab is up.")
+@click.option(
+    "--no-default-environment",
+    "no_default",
+    is_flag=True,
+    help="Do not build the default environment: runtimes start in ownlab's own Python until there is one.",
+)
 @click.option("--limits", "preset", metavar="PRESET", help=setting_named("limits.preset").meaning)
-def command(folder: str, as_json: bool, port: int | None, no_browser: bool, detach: bool, preset: str | None) -> None:
+def command(
+    folder: str,
+    as_json: bool,
+    port: int | None,
+    host: str | None,
+    certificate: str | None,
+    key: str | None,
+    no_browser: bool,
+    detach: bool,
+    no_default: bool,
+    preset: str | None,
+) -> None:
     """Serve FOLDER (default: this one) as a lab in the browser.
 
-    The lab listens on 127.0.0.1 only; its address contains the token. Ctrl-C stops the server but no runtime: the next
+    The first start builds a default environment in the background: numpy, pandas, matplotlib, scikit-learn, pillow, tqdm and
+    ipywidgets. The active virtual environment, or that of conda, becomes a runtime type.
+
+    The lab listens on 127.0.0.1 only, unless --host is given; its address contains the token. To use it from another
+    computer over SSH, run `ownlab connect` there. Ctrl-C stops the server but no runtime: the next
     `ownlab up` finds them again. A server that crashes is restarted. A second `ownlab up` on the same folder opens the
     running lab.
     """
-    settings = resolve_lab_options(port=port, browser=False if no_browser else None, preset=preset)
+    settings = resolve_lab_options(
+        port=port,
+        browser=False if no_browser else None,
+        default_environment=False if no_default else None,
+        preset=preset,
+    )
     environ = {**os.environ, **({"OWNLAB_LIMITS_PRESET": preset} if preset else {})}
-    options = _Options(check_folder(folder), settings, environ, as_json, _notices(environ))
+    network = _network(host, certificate, key, environ)
+    options = _Options(check_folder(folder), settings, environ, as_json, _notices(environ), network)
     lock = take_lock(options.folder, "watchdog")
     if lock is None:
         _join(options)
@@ -74,6 +108,16 @@ def command(folder: str, as_json: bool, port: int | None, no_browser: bool, deta
     _join(options)  # a server whose watchdog was killed
 
 
+def _network(host: str | None, certificate: str | None, key: str | None, environ: dict[str, str]) -> NetworkHost | None:
+    if host is None:
+        if certificate is not None or key is not None:
+            raise UsageError(text("--certificate and --key need --host NAME: on 127.0.0.1 a lab uses no TLS."))
+        return None
+    from ownlab.lab.service.network_host import prepare_network_host
+
+    return prepare_network_host(host, certificate, key, environ)
+
+
 def _notices(environ: dict[str, str]) -> list[str]:
     export = kernels_export(environ)
     kernels = text("For `jupyter execute`, papermill and VS Code, run first:\n{command}", command=export)
@@ -82,9 +126,11 @@ def _notices(environ: dict[str, str]) -> list[str]:
 
 def _start(options: _Options, lock: LabLock, detach: bool) -> None:
     before = read_lab(options.folder)
-    port = choose_port(options.settings.port, before.port if before else None)
-    first = before is None and (place_welcome(options.folder) or os.path.exists(os.path.join(options.folder, WELCOME)))
-    start = Start(options.folder, port, before.token if before else secrets.token_hex(24), options.environ)
+    remembered = before.port if before else None
+    port = choose_port(options.settings.port, remembered, options.network.address if options.network else HOST)
+    start = Start(
+        options.folder, port, before.token if before else secrets.token_hex(24), options.environ, options.network
+    )
     if before and not options.settings.port and port != before.port:
         options.notices.append(
             text(
@@ -95,9 +141,13 @@ def _start(options: _Options, lock: LabLock, detach: bool) -> None:
     watchdog = Detached(start, lock) if detach else Watchdog(start, lambda line: click.echo(line, err=True))
     watchdog.start()
     try:
+        from ownlab.lab.environments.active import offer_active
+
+        options.notices.extend(offer_active(options.environ))
         surroundings = read_surroundings(options.settings, options.environ)
         lab = _wait(options.folder, watchdog)
-        show = partial(_show, options, lab, surroundings, f"lab/tree/{WELCOME}" if first else "lab", stays=not detach)
+        built = start_default(options.settings, options.environ, options.notices)
+        show = partial(_show, options, lab, surroundings, stays=not detach, built=built)
         if isinstance(watchdog, Watchdog):
             watchdog.run(show)
     except BaseException:
@@ -108,7 +158,7 @@ def _start(options: _Options, lock: LabLock, detach: bool) -> None:
     else:
         watchdog.end()
         with contextlib.suppress(OSError):  # the terminal was closed
-            _show_still_running(options.folder, surroundings.store.folder)
+            _show_still_running(options)
 
 
 def _wait(folder: str, watchdog: Watchdog | Detached) -> Lab:
@@ -140,17 +190,23 @@ def _join(options: _Options) -> None:
             "It stays on port {port}. To change that, first run: ownlab down {folder}", port=lab.port, folder=folder
         )
         click.echo(notice, err=True)
-    _show(options, lab, read_surroundings(options.settings, options.environ), "lab", stays=False)
+    if options.network is not None and lab.listens_on != options.network.address:
+        folder = shlex.quote(options.folder)
+        notice = text("Its address does not change. To use --host, first run: ownlab down {folder}", folder=folder)
+        click.echo(notice, err=True)
+    _show(options, lab, read_surroundings(options.settings, options.environ), stays=False)
 
 
-def _show(options: _Options, lab: Lab, surroundings: Surroundings, page: str, *, stays: bool) -> None:
+def _show(options: _Options, lab: Lab, surroundings: Surroundings, *, stays: bool, built: bool = False) -> None:
     from ownlab.lab.service.browser import JOIN_SECONDS, can_open, open_browser
-    from ownlab.lab.service.overview import lab_state
+    from ownlab.lab.service.overview import lab_state, own_runtimes
     from ownlab.lab.terminal.labs import show_lab
     from ownlab.render.console import console
     from ownlab.render.documents import echo_record
 
-    state = lab_state(lab, surroundings.store.folder, page)
+    runtimes = own_runtimes(options.settings, options.environ)
+    state = lab_state(lab, runtimes)
+    options.notices.append(runtimes.trouble)
     if options.as_json:
         echo_record(state)
     else:
@@ -159,9 +215,13 @@ def _show(options: _Options, lab: Lab, surroundings: Surroundings, page: str, *,
         end = text("Ctrl-C stops the server; runtimes keep running.")
         click.echo(f"\n{end if stays else text('Stop it: ownlab down {folder}', folder=folder)}")
     sys.stdout.flush()
-    # JSON is read by a program, which opens the address itself.
-    if options.settings.browser and not options.as_json and can_open(options.environ):
-        opening = open_browser(lab.address(page))
+    opens = options.settings.browser and can_open(options.environ)
+    if options.as_json:  # it is read by a program, which opens the address itself
+        return
+    if built and stays:
+        open_when_built(lab.address() if opens else None)
+    elif opens:
+        opening = open_browser(lab.address())
         if not stays:
             opening.join(JOIN_SECONDS)
 
@@ -184,12 +244,14 @@ def _facts(surroundings: Surroundings, options: _Options, running: int) -> list[
     return facts + [("note", notice) for notice in (store.notice, *options.notices) if notice]
 
 
-def _show_still_running(folder: str, store_folder: str) -> None:
-    from ownlab.lab.service.overview import runtime_summary, still_running
+def _show_still_running(options: _Options) -> None:
+    from ownlab.lab.service.overview import own_runtimes, runtime_summary
     from ownlab.lab.terminal.labs import show_running
     from ownlab.render.console import console
 
-    running = [runtime_summary(row) for row in still_running(store_folder, lab_id(folder))]
+    folder = options.folder
+    runtimes = own_runtimes(options.settings, options.environ).of_lab(lab_id(folder))
+    running = [runtime_summary(row) for row in runtimes]
     if not running:
         click.echo("\n" + text("The server has stopped. Nothing is left running."))
         return

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ownlab.lab.forms.notebook_forms import cell_source
 from ownlab.lab.forms.source_lines import scan_lines
 
-__all__ = ["accelerator_of", "gpu_type_of", "wants_colab"]
+__all__ = ["accelerator_of", "gpu_type_of", "lacks_colab", "wants_colab"]
 
 # Also in quotes ('google.colab' in sys.modules), and as JavaScript's google.colab.kernel in an HTML cell.
 _MENTIONS = re.compile(
     r"(?<![\w.])google\s*\.\s*colab(?!\w)"
     r"|(?<![\w.])from\s+google\s+import\s*(?:\([^)]*|[^\n;(]*)(?<!\w)colab(?!\w)"
 )
+_NO_COLAB = re.compile(r"No module named 'google\.colab[.']|cannot import name 'colab' from 'google'")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _NO_ACCELERATOR = ("", "NONE")
 _CARD = re.compile(r"[\w .-]{1,40}")  # it is shown to people, and comes from an untrusted file
 
@@ -30,6 +32,19 @@ def wants_colab(notebook: Mapping[str, Any]) -> bool:
         return True
     cells = notebook.get("cells")
     return any(_mentions_colab(cell) for cell in (cells if isinstance(cells, list) else []))
+
+
+def lacks_colab(name: str, value: str, traceback: Iterable[str]) -> bool:
+    """Return whether a cell failed because google.colab cannot be imported. The page decides in the same way.
+
+    Where nothing else of `google` is installed, Python says only that `google` is missing.
+    """
+    if name not in ("ModuleNotFoundError", "ImportError"):
+        return False
+    if _NO_COLAB.match(value):
+        return True
+    lines = _COLOURS.sub("", "\n".join(traceback))
+    return value == "No module named 'google'" and _MENTIONS.search(lines) is not None
 
 
 def accelerator_of(notebook: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,8 @@ from ownlab.config.machine_options import OWN_PYTHON, resolve_machine_options
 from ownlab.config.paths import state_folder
 from ownlab.errors import InterpreterError, LabError, RecordError, UsageError
 from ownlab.file_lock import LOCK_SECONDS, wait_for_lock
-from ownlab.json_encoding import encode_json
+from ownlab.input_files import read_bytes
+from ownlab.json_encoding import decode_json, encode_json
 from ownlab.text import listing, text
 
 __all__ = [
@@ -28,9 +29,17 @@ __all__ = [
     "EnvironmentList",
     "EnvironmentUnfit",
     "add_environment",
+    "add_offered",
+    "check_free",
+    "check_name",
+    "environments_file",
+    "find_environment",
     "find_python",
+    "is_declined",
     "list_environments",
     "own_python",
+    "probe_environment",
+    "register_environment",
     "remove_environment",
 ]
 
@@ -48,6 +57,8 @@ class Environment(Struct, frozen=True):
     python: str
     version: str = ""  # of Python, when it was added
     ipykernel: str = ""
+    offered: bool = False  # added by `ownlab up`, because it was active
+    created: bool = False  # by ownlab (`ownlab env create`), which deletes its files when it is removed
 
     @property
     def is_there(self) -> bool:
@@ -56,9 +67,10 @@ class Environment(Struct, frozen=True):
 
 
 class EnvironmentList(Struct, frozen=True):
-    """The content of environments.json, and of `ownlab env --json`."""
+    """The content of environments.json."""
 
     environments: tuple[Environment, ...] = ()
+    declined: tuple[str, ...] = ()  # interpreters of active environments that a person removed from the list
 
 
 class EnvironmentUnfit(InterpreterError):
@@ -79,21 +91,21 @@ class _Answer(Struct, frozen=True):
 
 def list_environments(environ: Mapping[str, str] = os.environ) -> tuple[Environment, ...]:
     """Return the environments that were added, sorted by name."""
+    return tuple(sorted(_read(environ).environments, key=lambda environment: environment.name))
+
+
+def _read(environ: Mapping[str, str]) -> EnvironmentList:
     path = _file(environ, make=False)
+    if not os.path.lexists(path):
+        return EnvironmentList()
+    data = read_bytes(path)
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return ()
-    except OSError as exc:
-        raise LabError(text("{path} cannot be read: {reason}.", path=path, reason=exc.strerror)) from exc
-    try:
-        environments = msgspec.json.decode(data, type=EnvironmentList).environments
+        return decode_json(data, EnvironmentList)
     except msgspec.DecodeError as exc:
         raise RecordError(
             text("{path} is damaged: {error}.", path=path, error=exc),
             hint=text("Remove it, then add your environments again: ownlab env add"),
         ) from exc
-    return tuple(sorted(environments, key=lambda environment: environment.name))
 
 
 def find_python(asked: str | None, environ: Mapping[str, str] = os.environ) -> str:
@@ -122,37 +134,74 @@ def _is_own(python: str) -> bool:
 
 def add_environment(name: str, python: str, environ: Mapping[str, str] = os.environ) -> Environment:
     """Add an interpreter under a name, after checking that it can run a kernel."""
-    if _NAME.fullmatch(name) is None or name == DEFAULT:
+    check_name(name)
+    check_free(name, list_environments(environ))
+    return _add(probe_environment(name, python), environ)
+
+
+def add_offered(name: str, python: str, environ: Mapping[str, str] = os.environ) -> Environment:
+    """Add an active environment that nobody asked for. Once a person removes it, it is not offered again."""
+    return _add(msgspec.structs.replace(probe_environment(name, python), offered=True), environ)
+
+
+def is_declined(python: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a person removed this interpreter from the list after it had been offered."""
+    return python in _read(environ).declined
+
+
+def _add(added: Environment, environ: Mapping[str, str]) -> Environment:
+    with _locked(environ):
+        content = _read(environ)
+        check_free(added.name, content.environments)
+        declined = tuple(python for python in content.declined if python != added.python)
+        _write(EnvironmentList((*content.environments, added), declined), environ)
+    return added
+
+
+def check_name(name: str, *, reserved: bool = True) -> None:
+    """Refuse a name that cannot be one of an environment. The default environment has a reserved one."""
+    if _NAME.fullmatch(name) is None or (reserved and name == DEFAULT):
         raise UsageError(
             text("{name!r} is not a valid name for an environment.", name=name),
             hint=text("Use at most 40 lower-case letters, digits and hyphens, and not {reserved!r}.", reserved=DEFAULT),
         )
-    _check_new(name, list_environments(environ))
-    added = _probe(name, python)
+
+
+def register_environment(environment: Environment, environ: Mapping[str, str] = os.environ) -> None:
+    """List an environment that was checked, in place of an earlier one of its name."""
     with _locked(environ):
-        known = list_environments(environ)
-        _check_new(name, known)
-        _write((*known, added), environ)
-    return added
+        content = _read(environ)
+        others = tuple(each for each in content.environments if each.name != environment.name)
+        _write(EnvironmentList((*others, environment), content.declined), environ)
 
 
 def remove_environment(name: str, environ: Mapping[str, str] = os.environ) -> Environment:
     """Remove an environment from the list. Its files are not deleted."""
     with _locked(environ):
-        known = {environment.name: environment for environment in list_environments(environ)}
-        if name not in known:
-            hint = (
-                text("Known environments: {names}.", names=listing(known))
-                if known
-                else text("None has been added yet.")
-            )
-            raise UsageError(text("There is no environment named {name!r}.", name=name), hint=hint)
-        removed = known.pop(name)
-        _write(tuple(known.values()), environ)
+        content = _read(environ)
+        removed = _find(name, content.environments)
+        declined = (*content.declined, removed.python) if removed.offered else content.declined
+        others = tuple(each for each in content.environments if each.name != name)
+        _write(EnvironmentList(others, declined), environ)
     return removed
 
 
-def _check_new(name: str, known: tuple[Environment, ...]) -> None:
+def find_environment(name: str, environ: Mapping[str, str] = os.environ) -> Environment:
+    """Return the environment of that name. UsageError, with the known names, if there is none."""
+    return _find(name, list_environments(environ))
+
+
+def _find(name: str, known: Sequence[Environment]) -> Environment:
+    for environment in known:
+        if environment.name == name:
+            return environment
+    names = [environment.name for environment in known]
+    hint = text("Known environments: {names}.", names=listing(names)) if names else text("None has been added yet.")
+    raise UsageError(text("There is no environment named {name!r}.", name=name), hint=hint)
+
+
+def check_free(name: str, known: Iterable[Environment]) -> None:
+    """Refuse a name that one of these environments has."""
     for environment in known:
         if environment.name == name:
             raise UsageError(
@@ -161,7 +210,8 @@ def _check_new(name: str, known: tuple[Environment, ...]) -> None:
             )
 
 
-def _probe(name: str, python: str) -> Environment:
+def probe_environment(name: str, python: str) -> Environment:
+    """Check that an interpreter can run a kernel. EnvironmentUnfit, with the remedy, if it cannot."""
     _check_interpreter(python)
     answer = guest_client.ask(python, "probe.ipykernel_check", answer=_Answer, deadline=_PROBE_SECONDS)
     if tuple(int(part) for part in re.findall(r"\d+", answer.version)[:2]) < _OLDEST:
@@ -197,15 +247,19 @@ def _check_interpreter(python: str) -> None:
         )
 
 
+def environments_file(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the path of environments.json, whether or not it exists."""
+    return str(_file(environ, make=False))
+
+
 def _file(environ: Mapping[str, str], *, make: bool) -> Path:
     return state_folder(environ, make=make) / "environments.json"
 
 
-def _write(environments: tuple[Environment, ...], environ: Mapping[str, str]) -> None:
+def _write(content: EnvironmentList, environ: Mapping[str, str]) -> None:
     path = _file(environ, make=True)
-    content = msgspec.json.format(encode_json(EnvironmentList(environments)), indent=1).decode()
     try:
-        replace_file(str(path), content + "\n")
+        replace_file(str(path), msgspec.json.format(encode_json(content), indent=1) + b"\n")
     except OSError as exc:
         raise LabError(text("{path} cannot be written: {reason}.", path=path, reason=exc.strerror)) from exc
 

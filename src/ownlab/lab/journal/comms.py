@@ -18,6 +18,7 @@ __all__ = ["WIDGET_TARGET", "Comms"]
 
 WIDGET_TARGET = "jupyter.widget"
 _OUTPUT_MODULE = "@jupyter-widgets/output"
+_KEPT_FINISHED = 2000  # models; a progress bar has eleven
 _NAMES = {"_model_name": "model_name", "_model_module": "model_module", "_model_module_version": "model_module_version"}
 
 
@@ -40,6 +41,8 @@ class Comms:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._comms: dict[str, _Comm] = {}
+        # Widgets of earlier kernels, as notebooks save them: cells may still show them.
+        self._finished: dict[str, Content] = {}
         # Message id of each request that a page may still follow -> the Output widgets that capture it, the newest last.
         self._hooks: dict[str, list[str]] = {}
 
@@ -70,6 +73,17 @@ class Comms:
             kept = {"encoding": "base64", "path": place, "data": base64.b64encode(buffer).decode()}
             states[key].setdefault("buffers", []).append(kept)
         return {"version_major": 2, "version_minor": 0, "state": states} if states else None
+
+    def widgets(self) -> dict[str, Content]:
+        """Return the widgets of this kernel and of earlier ones as notebooks save them, by model id."""
+        saved = self.saved()
+        return {**self._finished, **saved["state"]} if saved else dict(self._finished)
+
+    def next_kernel(self) -> Comms:
+        """Return the comms of a kernel that replaces this one."""
+        comms = Comms(self._limit)
+        comms._finished = dict(list(self.widgets().items())[-_KEPT_FINISHED:])
+        return comms
 
     def capturing(self) -> dict[str, str]:
         """Return the Output widgets that capture now: widget -> message id of the request, the newest hook last."""
@@ -150,11 +164,12 @@ class Comms:
         paths: list[list[Any]] = []
         buffers: list[bytes] = []
         comms = _without_buffers(comms, [], paths, buffers)
-        return {"comms": comms, "buffer_paths": paths, "hooks": self._hooks}, buffers
+        return {"comms": comms, "buffer_paths": paths, "hooks": self._hooks, "finished": self._finished}, buffers
 
     def load(self, state: Content, buffers: Sequence[bytes]) -> None:
         """Restore the state from `dump`."""
         comms, self._hooks = state["comms"], state["hooks"]
+        self._finished = state.get("finished", {})  # journals of earlier versions have none
         _put_buffers(comms, state["buffer_paths"], buffers)
         for key, (target, value, captured, outputs) in comms.items():
             comm = self._comms[key] = _Comm(target, value, None)

@@ -27,6 +27,8 @@ _PLAIN = [
     "input_count",
     "idle",
 ]
+# Added later: compacted journals of the past do not have them.
+_LATER = ["gap_note", "recovered"]
 
 
 class Execution:
@@ -47,6 +49,10 @@ class Execution:
         self.live = True
         # Whether records from the time in which it ran are missing.
         self.gap = False
+        # The note about them, until the execution is known to have run.
+        self.gap_note = ""
+        # Whether its request is among them: the cell is not known, and the code only if the kernel repeated it.
+        self.recovered = False
         self.idle = False
         self.execution_count: int | None = None
         # The count in execute_input; a cell shows its count only when it is done.
@@ -64,6 +70,17 @@ class Execution:
     def unfinished(self) -> bool:
         """Whether it is queued or running."""
         return self.state in ("queued", "running")
+
+    @property
+    def refused(self) -> bool:
+        """Whether no kernel has run it, and none will."""
+        return self.state == "cut" and self.started_at is None
+
+    @property
+    def code(self) -> str:
+        """The code that was to be executed."""
+        code = self.request[2].get("code")
+        return code if isinstance(code, str) else ""
 
     @property
     def display_ids(self) -> list[str]:
@@ -86,9 +103,16 @@ class Execution:
         if self.live:
             self.time("execution_failed", format_time(record_at), number)
 
+    def place_gap_note(self) -> bool:
+        """Show the note about a gap before it began; return whether there is one."""
+        note, self.gap_note = self.gap_note, ""
+        if note:
+            self.outputs.note(note)
+        return bool(note)
+
     def dump(self) -> tuple[Content, list[bytes]]:
         """Return the state as JSON, and the parts of its records."""
-        state: Content = {name: getattr(self, name) for name in _PLAIN}
+        state: Content = {name: getattr(self, name) for name in [*_PLAIN, *_LATER]}
         state["request"], state["timing"], state["outputs"] = self.request, self.timing, self.outputs.dump()
         parts: list[bytes] = []
         for name in ("pending_input", "reply"):
@@ -104,6 +128,8 @@ class Execution:
         execution = cls(state["asked_at"], state["queued_at"], (header, metadata, content), limit)
         for name in _PLAIN:
             setattr(execution, name, state[name])
+        for name in _LATER:
+            setattr(execution, name, state.get(name, getattr(execution, name)))
         execution.timing = state["timing"]
         execution.outputs.load(state["outputs"])
         for name in ("pending_input", "reply"):

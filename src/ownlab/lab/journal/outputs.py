@@ -149,6 +149,11 @@ class Outputs:
             "stream", {"name": "stderr", "text": f"{chr(10) if joined else ''}[ownlab: {message}]\n"}, len(message)
         )
 
+    def report(self, error: Content) -> None:
+        """Add an error of our own; nothing is cleared for it."""
+        self._clear_next = False
+        self._add("error", error, _size_of(error))
+
     def as_json(self) -> list[Content]:
         """The outputs as in a notebook."""
         return [

@@ -1,26 +1,37 @@
 """Reads a journal in order, also while it is written and compacted. Standard library only.
 
 Gaps are found by the numbers. A partial record (its writer died, or is still writing) was never forwarded: the next one
-gets its number. If numbers are skipped and no event "lost" accounts for them, an event "damaged" (from_number, to_number,
-count) is inserted as soon as another record follows.
+gets its number. Bytes that are not a record are skipped up to the next one that is whole. If numbers are skipped and no
+event "lost" accounts for them, an event "damaged" (from_number, to_number, count, bytes) is inserted as soon as another
+record follows; what cannot be read at the very end is in `Tail.unread_bytes`.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from ownlab.lab.journal.records import EVENT, Damaged, Record, decode, event, json_object
+from ownlab.lab.journal.records import (
+    EVENT,
+    HEAD_BYTES,
+    Damaged,
+    Head,
+    Record,
+    decode,
+    event,
+    json_object,
+    possible_starts,
+    read_head,
+)
 from ownlab.lab.journal.storage import JournalFiles, compacted_name, list_journal_files, segment_name
 
 __all__ = ["Tail", "compacted_to", "records_after"]
 
 _SLICE = 4 << 20
-_SIZE = struct.Struct("<4xI")  # of the whole record, after the checksum
-_SIZE_AND_NUMBER = struct.Struct("<4xIQ")
+_AFTER_DAMAGE = 64 << 10  # the first slice there: damage may be everywhere
+_MAX_LENGTHS = 4 * 0xFFFF  # bytes of the lengths of a record's parts
 
 
 def compacted_to(folder: Path) -> int:
@@ -28,11 +39,14 @@ def compacted_to(folder: Path) -> int:
     return list_journal_files(folder).folded
 
 
-def records_after(folder: Path, after: int) -> Iterator[Record]:
-    """Yield everything on disk above a number, in order; for the compacted part, the records of its state."""
+def records_after(folder: Path, after: int, *, final: bool = False) -> Iterator[Record]:
+    """Yield everything on disk above a number, in order; for the compacted part, the records of its state.
+
+    `final`: see Tail.read.
+    """
     tail = Tail(folder, after)
     try:
-        yield from (record for record in tail.read() if record.number > after)
+        yield from (record for record in tail.read(final=final) if record.number > after)
     finally:
         tail.close()
 
@@ -45,19 +59,28 @@ class Tail:
         self._folder = folder
         self._position = after  # everything up to this number was read
         self._begun = False
+        self._skipped_bytes = 0  # that were not records, since the last record
         self._files: list[_File] = []  # to be read in this order; the newest stays open
 
-    def read(self) -> Iterator[Record]:
+    def read(self, *, final: bool = False) -> Iterator[Record]:
         """Read what was added since the last call, as it is on disk at the time of the call.
 
         `reset` is set before it returns: the journal was compacted beyond our position, so it is read from its beginning.
+        `final`: its writer is gone, so a partial record will never be completed.
         """
         while True:
             try:
                 self.reset = self._open_files(list_journal_files(self._folder))
             except FileNotFoundError:  # compacted just now: the file that replaces it is there
                 continue
+            for place, file in enumerate(self._files):
+                file.sealed = final or place + 1 < len(self._files)
             return self._records()
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes after the last record, once everything was read: a partial record, or damage."""
+        return sum(max(0, file.end - file.offset) for file in self._files)
 
     def close(self) -> None:
         """Close its files. It can be read again, and continues where it was."""
@@ -102,28 +125,35 @@ class Tail:
             yield from self._compacted(file) if file.folded else self._numbered(file)
             if len(self._files) == 1 and not file.folded:
                 return
+            self._skipped_bytes += 0 if file.folded else max(0, file.end - file.offset)
             self._files.pop(0).close()
 
     def _compacted(self, file: _File) -> Iterator[Record]:
-        newest = 0
-        for record, end in file.records():
-            newest, file.offset, self._begun = max(newest, record.number), end, True
+        skipped = 0
+        for record, start, end in file.records():
+            skipped += start - file.offset
+            file.newest, file.offset, self._begun = max(file.newest, record.number), end, True
             yield record
         self._position = file.number
-        if file.offset < file.end or file.skipped:
-            yield _damaged(min(newest + 1, file.number), file.number, file.changed_at)
+        skipped += file.end - file.offset
+        if skipped:
+            yield _damaged(min(file.newest + 1, file.number), file.number, file.changed_at, skipped)
 
     def _numbered(self, file: _File) -> Iterator[Record]:
-        for record, end in file.records():
+        file.newest = max(file.newest, file.number - 1)
+        for record, start, end in file.records():
+            self._skipped_bytes += start - file.offset
+            file.newest, file.offset = max(file.newest, record.number), start
             if record.number > self._position:
                 if record.number > self._position + 1 and not _accounts_for(record, self._position):
-                    missing = self._position + 1
+                    missing, skipped, self._skipped_bytes = self._position + 1, self._skipped_bytes, 0
                     self._position, self._begun = record.number - 1, True
-                    yield _damaged(missing, record.number - 1, file.changed_at)
-                self._position, file.offset, self._begun = record.number, end, True
+                    yield _damaged(missing, record.number - 1, file.changed_at, skipped)
+                self._position, self._begun = record.number, True
+                self._skipped_bytes, file.offset = 0, end
                 yield record
             else:
-                file.offset = end
+                self._skipped_bytes, file.offset = 0, end
 
 
 class _File:
@@ -135,7 +165,8 @@ class _File:
         self.offset = 0  # of the first record that was not read yet
         self.end = 0
         self.changed_at = 0.0
-        self.skipped = False
+        self.newest = 0  # the number of the last record that was read
+        self.sealed = folded  # nothing will be added to it
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def measure(self) -> None:
@@ -157,48 +188,77 @@ class _File:
     __del__ = close
 
     def skip_to(self, position: int) -> None:
-        """Skip to the first record above a number, using only the sizes."""
-        begun = -1
+        """Skip to the first record above a number, using only the sizes, as far as the numbers continue."""
+        before, expected, begun = 0, self.number, -1
         while begun < self.offset < self.end:
             begun = self.offset
             data = os.pread(self._file, _SLICE, begun)
-            while self.offset - begun + _SIZE_AND_NUMBER.size <= len(data):
-                size, number = _SIZE_AND_NUMBER.unpack_from(data, self.offset - begun)
-                if number > position or not 0 < size <= self.end - self.offset:
+            while (head := read_head(data, self.offset - begun)) is not None:
+                if head.number != expected:
+                    # The record before it is damaged, or accounts for a loss: continue there, verifying everything.
+                    self.offset = before
                     return
-                self.offset += size
+                if head.number > position or not 0 < head.size <= self.end - self.offset:
+                    return
+                before, expected = self.offset, head.number + 1
+                self.offset += head.size
 
-    def records(self) -> Iterator[tuple[Record, int]]:
-        """Yield each complete record from the offset on, with its end."""
+    def records(self) -> Iterator[tuple[Record, int, int]]:
+        """Yield each complete record from the offset on, with its start and its end."""
         offset, wanted = self.offset, _SLICE
         while offset < self.end:
             data = os.pread(self._file, min(wanted, self.end - offset), offset)
-            view, place, wanted = memoryview(data), 0, _SLICE
+            view, place, wanted = memoryview(data), 0, min(_SLICE, 4 * wanted)
             try:
                 while True:
+                    start = place
                     record, place = decode(view, place)
-                    yield record, offset + place
+                    yield record, offset + start, offset + place
             except Damaged:
                 offset += place
             # Nothing read is cached: a writer whose disk is full truncates a partial record.
             if place:
                 continue
-            size = _SIZE.unpack_from(data)[0] if len(data) >= _SIZE.size else 0
-            if len(data) < size <= self.end - offset:
-                wanted = size
-            elif size and self._whole(offset + size) and not self._whole(offset):
-                offset += size
-                self.skipped = True
+            head = read_head(data)
+            if head is not None and len(data) < head.size <= self.end - offset:
+                wanted = head.size
+            elif (following := self._next_record(offset)) is not None:
+                offset, wanted = following, _AFTER_DAMAGE
             else:
                 return
 
-    def _whole(self, offset: int) -> bool:
-        """Whether there is a complete record at this offset, as far as can be seen."""
-        head = os.pread(self._file, _SIZE.size, offset)
-        if len(head) < _SIZE.size or offset + _SIZE.unpack(head)[0] > self.end:
+    def _next_record(self, damaged: int) -> int | None:
+        """Return the offset of the next whole record after damaged bytes; None if there is none, or none yet."""
+        if not self.sealed and self._is_partial(damaged):
+            return None
+        place, wanted = damaged + 1, _AFTER_DAMAGE
+        while place < self.end:
+            data = os.pread(self._file, wanted, place)
+            wanted = min(_SLICE, 4 * wanted)
+            if len(data) < HEAD_BYTES:
+                return None
+            for start in possible_starts(data):
+                if self._is_record(place + start, read_head(data, start)):
+                    return place + start
+            place += len(data) - HEAD_BYTES + 1
+        return None
+
+    def _is_partial(self, offset: int) -> bool:
+        """Whether a record begins here that is still being written."""
+        head = read_head(os.pread(self._file, HEAD_BYTES + _MAX_LENGTHS, offset))
+        if head is None:
+            return True
+        is_next = head.number == self.newest + 1 and head.size > self.end - offset
+        return is_next and head.consistent is not False
+
+    def _is_record(self, offset: int, head: Head | None) -> bool:
+        """Whether there is a complete record at this offset that may follow what was read."""
+        if head is None or head.consistent is False or offset + head.size > self.end:
             return False
+        if head.number < self.newest or (head.number == self.newest and not self.folded):
+            return False  # perhaps a copy of an earlier one
         try:
-            decode(os.pread(self._file, _SIZE.unpack(head)[0], offset))
+            decode(os.pread(self._file, head.size, offset))
         except Damaged:
             return False
         return True
@@ -213,5 +273,5 @@ def _accounts_for(record: Record, position: int) -> bool:
     return content.get("event") == "lost" and isinstance(count, int) and record.number - count <= position
 
 
-def _damaged(first: int, last: int, at: float) -> Record:
-    return event(last, at, "damaged", from_number=first, to_number=last, count=last - first + 1)
+def _damaged(first: int, last: int, at: float, skipped: int) -> Record:
+    return event(last, at, "damaged", from_number=first, to_number=last, count=last - first + 1, bytes=skipped)

@@ -6,12 +6,28 @@ Standard library only: supervisors import it.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["CHANNELS", "EVENT", "Damaged", "Record", "decode", "encode", "event", "json_object"]
+from ownlab.text import pack_texts
+
+__all__ = [
+    "CHANNELS",
+    "EVENT",
+    "HEAD_BYTES",
+    "Damaged",
+    "Head",
+    "Record",
+    "decode",
+    "encode",
+    "event",
+    "json_object",
+    "possible_starts",
+    "read_head",
+]
 
 EVENT = "event"
 # The index is the number on disk: append only.
@@ -22,6 +38,11 @@ _CHECK = struct.Struct("<I")
 _HEAD = struct.Struct("<IQdBBH")
 _START = _CHECK.size + _HEAD.size
 _LENGTH = struct.Struct("<I")
+HEAD_BYTES = _START
+# What every head has, seen from the upper bytes of its number: they are 0, channel and direction are small, and the size
+# before the number is not 0.
+_POSSIBLE = re.compile(rb"(?=\0\0\0.{8}[\0-\x04][\0\x01])(?<!\0\0\0\0.....)", re.DOTALL)
+_POSSIBLE_AT = 13  # offset of these bytes in a record
 
 
 class Damaged(Exception):
@@ -38,9 +59,17 @@ class Record(NamedTuple):
     parts: tuple[bytes, ...]  # header, parent header, metadata, content, buffers …; one JSON object for an event
 
 
+class Head(NamedTuple):
+    """The beginning of a record, not verified."""
+
+    size: int
+    number: int
+    consistent: bool | None  # whether the lengths of the parts add up to the size; None: they are not all there
+
+
 def event(number: int, at: float, what: str, **more: object) -> Record:
-    """Make an event: "kernel" (launch), "kernel-ended" (why), "lost" (count, why) or "ended" (why)."""
-    return Record(number, EVENT, False, at, (json.dumps({"event": what, **more}).encode(),))
+    """Make an event: "kernel" (launch), "kernel-ended" (why, death), "lost" (count, bytes, why) or "ended" (why)."""
+    return Record(number, EVENT, False, at, (json.dumps(pack_texts({"event": what, **more})).encode(),))
 
 
 def encode(records: Iterable[Record]) -> list[bytes]:
@@ -82,6 +111,27 @@ def decode(data: bytes | memoryview, offset: int = 0) -> tuple[Record, int]:
         parts.append(bytes(view[place : place + length]))
         place += length
     return Record(number, CHANNELS[channel], bool(to_kernel), at, tuple(parts)), end
+
+
+def read_head(data: bytes | memoryview, offset: int = 0) -> Head | None:
+    """Return the head at an offset; None if it is not all there."""
+    if len(data) - offset < _START:
+        return None
+    size, number, _, _, _, count = _HEAD.unpack_from(data, offset + _CHECK.size)
+    to_lengths = _START + count * _LENGTH.size
+    consistent = None
+    if len(data) - offset >= to_lengths:
+        consistent = size == to_lengths + sum(struct.unpack_from(f"<{count}I", data, offset + _START))
+    return Head(size, number, consistent)
+
+
+def possible_starts(data: bytes) -> Iterator[int]:
+    """Return the offsets at which a record may begin, to find the next one after damage. `decode` verifies it."""
+    if not data.strip(b"\0"):
+        return  # a hole in the file
+    for match in _POSSIBLE.finditer(data):
+        if match.start() >= _POSSIBLE_AT:
+            yield match.start() - _POSSIBLE_AT
 
 
 def json_object(part: bytes) -> dict[str, Any]:

@@ -52,6 +52,9 @@ def replay(journal_state: JournalState, execution: Execution) -> list[ReplayedMe
     if execution.reply is not None:
         header, metadata = parse_object(execution.reply.parts[0]), parse_object(execution.reply.parts[2])
         add("shell", "execute_reply", _without_pages(execution.reply_content()), header.get("date"), metadata)
+    if execution.refused:  # no kernel answers; without an answer the cell would wait for ever
+        add("shell", "execute_reply", {"status": "aborted"}, None)
+        add("iopub", "status", {"execution_state": "idle"}, None)
     if execution.idle:
         add("iopub", "status", {"execution_state": "idle"}, timing.get("iopub.status.idle"))
     if execution.pending_input is not None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from ownlab.config.settings import LabOptions
 from ownlab.lab.journal.comms import Comms
+from ownlab.lab.journal.death import Death, RecordedDeath
 from ownlab.lab.journal.execution import Execution, as_count, format_time
+from ownlab.lab.journal.gaps import Gaps
 from ownlab.lab.journal.installed_packages import PACKAGES_MESSAGE, Changes, add_changes
 from ownlab.lab.journal.json_parts import Header, parse_header, parse_object
 from ownlab.lab.journal.outputs import OUTPUT_TYPES, Content, display_id, is_valid_content
 from ownlab.lab.journal.records import EVENT, Record
-from ownlab.text import text
+from ownlab.text import unpack_texts
 
 __all__ = ["Execution", "JournalState"]
 
@@ -22,14 +24,17 @@ _OUTPUTS = OUTPUT_TYPES | {"update_display_data", "clear_output"}
 _KEPT_WITHOUT_CELL = 200
 # What JupyterLab shows in place of a password.
 _HIDDEN = "········"
+_KEPT_DEATHS = 20
 
 
 class JournalState:
     """The state after the records added to it. `cell_bytes`: about so much is kept of a cell's outputs."""
 
     def __init__(self, cell_bytes: int = LabOptions().cell_mb << 20) -> None:
-        self._limit = cell_bytes
+        self.output_limit = cell_bytes
         self.position = 0
+        self.last_at = 0.0  # of the last record, in seconds since 1970
+        self.cut_at = 0  # the number of a death that is not on disk; see `cut`
         self.launch = 0
         self.kernel_session = ""
         self.ended: str | None = None
@@ -38,6 +43,8 @@ class JournalState:
         # The newest execution of each cell id.
         self.by_cell: dict[str, Execution] = {}
         self.comms = Comms(cell_bytes)
+        # Kernels that died without being asked to, the newest last.
+        self.deaths: list[RecordedDeath] = []
         # Unanswered requests of google.colab to the page: message by colab_msg_id.
         self.asked: dict[str, Content] = {}
         # Packages that cells have installed and removed, and the record of the last change.
@@ -46,6 +53,7 @@ class JournalState:
         self._packages_when: dict[str, dict[str, int]] = {}
         self.changed_at = 0
         self._kernel_there = False
+        self.gaps = Gaps(self)
         # Message ids of the executions that have shown a display id.
         self._shown_by: dict[str, dict[str, None]] = {}
 
@@ -64,9 +72,16 @@ class JournalState:
         """Executions that are queued or running."""
         return [execution for execution in self.executions.values() if execution.unfinished]
 
+    @property
+    def last_death(self) -> RecordedDeath | None:
+        """The last death, if no cell was executed since."""
+        death = self.deaths[-1] if self.deaths else None
+        later = death and any(each.asked_at > death.number and not each.refused for each in self.by_cell.values())
+        return None if later else death
+
     def add(self, record: Record) -> None:
         """Add the next record. Never raises: what JupyterLab cannot read either is ignored."""
-        self.position = record.number
+        self.position, self.last_at = record.number, record.at
         if record.channel == EVENT:
             self._event(record)
             return
@@ -84,21 +99,22 @@ class JournalState:
         elif header.msg_type == "input_request" and parent.msg_id in self.executions:
             self.executions[parent.msg_id].pending_input = record
 
-    def cut(self, why: str) -> None:
+    def cut(self, death: Death) -> None:
         """The runtime died without recording its end: end what was running, with the reason in its cells."""
         if self.ended is not None:
             return
-        self.ended = why
-        if not self.running:
-            return
-        # A new number, so that the notes are newer than anything that a page has saved.
-        self.position += 1
-        for execution in self.running:
-            ran = execution.state == "running"
-            execution.end("cut", execution.started_at or execution.queued_at)
-            template = "this cell was cut off: {reason}" if ran else "this cell did not run: {reason}"
-            execution.outputs.note(text(template, reason=why))
-            self._changed(execution)
+        self.ended = str(death.cause())
+        if self._kernel_there or self.running:
+            # A new number, so that the notes are newer than anything that a page has saved.
+            self.position += 1
+            self.cut_at = self.position
+            record = Record(self.position, EVENT, False, self.last_at, ())
+            self._kernel_ended(death, record)
+            self._cut_before(self.launch + 2, record)
+
+    def restore_launch(self, launch: int) -> None:
+        """Set the number of the kernel, if a compacted journal has lost it."""
+        self.launch, self._kernel_there = launch, bool(self.running)
 
     # Messages to the kernel.
 
@@ -121,19 +137,25 @@ class JournalState:
             parse_object(record.parts[2]),
             parse_object(record.parts[3]),
         )
-        execution = Execution(record.number, record.at, (head, metadata, content), self._limit)
+        execution = Execution(record.number, record.at, (head, metadata, content), self.output_limit)
         execution.launch = self.launch if self._kernel_there else self.launch + 1
         self.executions[header.msg_id] = execution
         if execution.cell is None:
             self._forget_without_cell()
             return
+        self.replace_in_cell(execution)
+        self.changed_at = record.number
+        self.gaps.place_notes(execution)
+
+    def replace_in_cell(self, execution: Execution) -> None:
+        """The newest execution of its cell: forget the one before."""
+        assert execution.cell is not None
         before = self.by_cell.get(execution.cell)
         self.by_cell[execution.cell] = execution
-        self.changed_at = record.number
         if before is not None:
             self._stop_following(before)
             if not before.unfinished:
-                self.executions.pop(before.msg_id, None)
+                self._forget(before)
 
     def _answered(self, record: Record, parent: Header) -> None:
         answer = parse_object(record.parts[3]).get("value")
@@ -155,7 +177,7 @@ class JournalState:
             if execution.live:
                 text = f"{content.get('prompt', '')} {answer}\n"
                 execution.outputs.add("stream", {"name": "stdin", "text": text}, len(text))
-                self._changed(execution)
+                self.mark_changed(execution)
             return
 
     # Messages from the kernel.
@@ -163,6 +185,8 @@ class JournalState:
     def _published(self, record: Record, header: Header, parent: Header) -> None:
         kind = header.msg_type
         self.kernel_session = header.session or self.kernel_session
+        if self.gaps.any:
+            self.gaps.recover(record, kind, parent)
         if kind in _OUTPUTS:
             content = parse_object(record.parts[3])
             if is_valid_content(kind, content):
@@ -174,10 +198,12 @@ class JournalState:
         elif kind == "execute_input":
             execution = self.executions.get(parent.msg_id)
             if execution is not None:
+                if execution.recovered:
+                    execution.request[2]["code"] = parse_object(record.parts[3]).get("code", "")
                 execution.input_count = as_count(parse_object(record.parts[3]).get("execution_count"))
                 self._time(execution, "iopub.execute_input", header, record)
                 # Pages that did not send the request learn of it now: if they saved before, they have not cleared its outputs.
-                self._changed(execution)
+                self.mark_changed(execution)
         elif kind == PACKAGES_MESSAGE:
             self._installed(parse_object(record.parts[3]), record.number)
         elif kind == "colab_request":
@@ -203,7 +229,7 @@ class JournalState:
             execution.outputs.add(kind, content, size)
             if display and kind == "display_data":
                 self._shown_by.setdefault(display, {})[request] = None
-        self._changed(execution)
+        self.mark_changed(execution)
 
     def _update(self, display: str, content: Content, size: int) -> None:
         """Update outputs with this display id, in other cells too."""
@@ -212,7 +238,7 @@ class JournalState:
             if execution is None or not execution.live:
                 del self._shown_by[display][request]
             elif not self.comms.hooked(request) and execution.outputs.update(display, content, size):
-                self._changed(execution)
+                self.mark_changed(execution)
 
     def _comm(self, record: Record, kind: str) -> None:
         content = parse_object(record.parts[3])
@@ -241,16 +267,20 @@ class JournalState:
         self._time(execution, f"iopub.status.{state}", header, record)
         if state == "busy" and execution.state == "queued":
             execution.state, execution.started_at = "running", record.at
-            self._close_gaps(execution, record.at)
+            self.gaps.begin(execution, record)
         elif state == "idle" and execution.unfinished:
             execution.idle, execution.pending_input = True, None
             self._finish(execution, record)
+            if execution.gap and execution.unfinished:  # its reply may be among what is missing
+                self.gaps.finish(execution, record)
 
     def _replied(self, record: Record, header: Header, parent: Header) -> None:
         execution = self.executions.get(parent.msg_id)
         if execution is None or execution.reply is not None:
             return
         execution.reply, execution.pending_input = record, None
+        if execution.place_gap_note():
+            self.mark_changed(execution)
         content = execution.reply_content()
         pages = content.get("payload") if content.get("status") == "ok" else None
         pages = [page for page in pages if isinstance(page, dict)] if isinstance(pages, list) else []
@@ -258,7 +288,7 @@ class JournalState:
         if page is not None and execution.live:
             shown = {"data": page.get("data"), "metadata": {}}
             execution.outputs.add("display_data", shown, len(record.parts[3]))
-            self._changed(execution)
+            self.mark_changed(execution)
         self._finish(execution, record)
 
     def _finish(self, execution: Execution, record: Record) -> None:
@@ -270,7 +300,7 @@ class JournalState:
         if execution.cell is None:
             return
         if not execution.live:
-            del self.executions[execution.msg_id]
+            self._forget(execution)
             return
         execution.execution_count = as_count(content.get("execution_count"))
         started = parse_object(execution.reply.parts[2]).get("started")
@@ -290,23 +320,44 @@ class JournalState:
     # Events.
 
     def _event(self, record: Record) -> None:
-        content = parse_object(record.parts[0]) if record.parts else {}
+        content = unpack_texts(parse_object(record.parts[0])) if record.parts else {}
         what = content.get("event")
         if what == "kernel":
             self._launched(as_count(content.get("launch")) or self.launch + 1, record)
         elif what == "kernel-ended":
-            self._kernel_there = False
-            self._cut_before(self.launch + 1, record)
+            self._kernel_ended(Death.load(content.get("death")), record)
+        elif what == "not-run":
+            self._not_run(content.get("msg_id"), record)
         elif what == "ended":
             self._cut_before(self.launch + 2, record)
-            self.ended = str(content.get("why", ""))
+            self.ended = content.get("why") or ""
         elif what in ("lost", "damaged"):
-            self._add_gap_notes(content, record)
+            self.gaps.add(content)
         elif what == "execution":
-            execution = Execution.load(content, record.parts[1:], self._limit)
-            self.executions[execution.msg_id] = execution
+            execution = Execution.load(content, record.parts[1:], self.output_limit)
+            self.executions[execution.msg_id], self.gaps.loading = execution, True
         elif what == "fold":
             self._load(content, record.parts[1:])
+
+    def _kernel_ended(self, death: Death | None, record: Record) -> None:
+        """`death`: None if somebody asked for the end; then cells say nothing about it."""
+        self._kernel_there = False
+        running = [execution for execution in self.running if execution.launch <= self.launch]
+        if death is not None:
+            if running and all(execution.state == "queued" for execution in running):
+                running[0].state = "running"  # it died before it could say so
+            cell = next((execution.cell for execution in running if execution.state == "running"), None)
+            self.deaths.append(RecordedDeath(record.number, record.at, self.launch, cell, death))
+            del self.deaths[:-_KEPT_DEATHS]
+        self._cut_before(self.launch + 1, record)
+
+    def _not_run(self, msg_id: object, record: Record) -> None:
+        """A page had asked for an execution before it knew of the last death."""
+        execution = self.executions.get(msg_id) if isinstance(msg_id, str) else None
+        if execution is not None and execution.unfinished and self.deaths:
+            execution.outputs.report(self.deaths[-1].death.note(False))
+            self.mark_changed(execution)
+            execution.cut(record.at, record.number)
 
     def _launched(self, launch: int, record: Record) -> None:
         self._cut_before(launch, record)
@@ -317,41 +368,27 @@ class JournalState:
         self.ended = None  # a runtime that ended may be restarted with the same id
         self._shown_by.clear()
         hearing = [execution.msg_id for execution in self.running]
-        self.comms = Comms(self._limit)
+        self.comms = self.comms.next_kernel()
         for request in hearing:
             self.comms.begin(request)
 
     def _cut_before(self, launch: int, record: Record) -> None:
-        """Cut all executions of kernels before that launch."""
+        """Cut all executions of kernels before that launch. If the last kernel died, their cells say so."""
         self.asked.clear()
+        death = self.deaths[-1].death if self.deaths and self.deaths[-1].launch == self.launch else None
         for execution in self.running:
             if execution.launch < launch:
+                if execution.place_gap_note():
+                    self.mark_changed(execution)
+                if death is not None and execution.live:
+                    execution.outputs.report(death.note(execution.state == "running", execution.code))
+                    self.mark_changed(execution)
                 execution.cut(record.at, record.number)
                 if execution.cell is not None:
                     self.changed_at = max(self.changed_at, execution.counted_at)
 
-    def _add_gap_notes(self, content: Content, record: Record) -> None:
-        count = content.get("count")
-        reason = str(content.get("why") or "the journal is damaged here")
-        for execution in self.running:
-            if execution.state == "running" and execution.live:
-                execution.gap = True
-                if isinstance(count, int):
-                    note = text(
-                        "{count} messages of the runtime are missing here: {reason}", count=count, reason=reason
-                    )
-                else:
-                    note = text("some messages of the runtime are missing here: {reason}", reason=reason)
-                execution.outputs.note(note)
-                self._changed(execution)
-
-    def _close_gaps(self, begun: Execution, at: float) -> None:
-        """A kernel runs one request at a time: an earlier one, whose end may be missing, is over."""
-        for execution in self.running:
-            if execution.gap and execution is not begun and execution.state == "running":
-                execution.end("cut", at)
-
-    def _changed(self, execution: Execution) -> None:
+    def mark_changed(self, execution: Execution) -> None:
+        """Its outputs changed with the current record."""
         execution.outputs_at = self.position
         if execution.cell is not None:
             self.changed_at = self.position
@@ -370,38 +407,41 @@ class JournalState:
         for display in execution.display_ids:
             self._shown_by.get(display, {}).pop(execution.msg_id, None)
 
+    def _forget(self, execution: Execution) -> None:
+        self.executions.pop(execution.msg_id, None)
+        self.gaps.ignore(execution.msg_id)
+
     def _forget_without_cell(self) -> None:
         finished = [
             execution for execution in self.executions.values() if execution.cell is None and not execution.unfinished
         ]
         for execution in finished[: max(0, len(finished) - _KEPT_WITHOUT_CELL)]:
             self._stop_following(execution)
-            del self.executions[execution.msg_id]
+            self._forget(execution)
 
     # Compaction: see compacted_records.
 
     def dump(self) -> tuple[Content, list[bytes]]:
         """Return everything except the executions, as JSON and buffers."""
         comms, buffers = self.comms.dump()
-        names = (
-            "launch",
-            "kernel_session",
-            "ended",
-            "changed_at",
-            "asked",
-            "packages",
-            "packages_at",
-            "_packages_when",
-            "_kernel_there",
-        )
+        names = ["launch", "kernel_session", "ended", "changed_at", "asked", "packages", "packages_at"]
+        names += ["_packages_when", "_kernel_there"]
         cells = {cell: execution.msg_id for cell, execution in self.by_cell.items()}
-        return {"comms": comms, "cells": cells, **{name: getattr(self, name) for name in names}}, buffers
+        return {
+            "comms": comms,
+            "cells": cells,
+            "gaps": self.gaps.dump(),
+            "deaths": [each.dump() for each in self.deaths],
+            **{name: getattr(self, name) for name in names},
+        }, buffers
 
     def _load(self, state: Content, buffers: tuple[bytes, ...]) -> None:
-        self.comms = Comms(self._limit)
+        self.comms = Comms(self.output_limit)
         self.comms.load(state.pop("comms"), buffers)
-        cells = state.pop("cells").items()
-        self.by_cell = {cell: self.executions[request] for cell, request in cells if request in self.executions}
+        cells = state.pop("cells")
+        self.gaps.load(state.pop("gaps", {}), cells, state["launch"], self.output_limit)
+        self.by_cell = {cell: self.executions[request] for cell, request in cells.items()}
+        self.deaths = list(map(RecordedDeath.load, state.pop("deaths", ())))  # journals of earlier versions have none
         del state["event"]
         for name, value in state.items():
             setattr(self, name, value)

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError
-from ownlab.text import text
+from ownlab.lab.journal.records import json_object
+from ownlab.text import pack_texts, text, unpack_texts
 
 __all__ = [
+    "RUNTIME_ID",
     "JournalFiles",
     "JournalInfo",
     "all_journals",
@@ -39,7 +41,8 @@ __all__ = [
     "write_trouble",
 ]
 
-_RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# A runtime's id is also a file name.
+RUNTIME_ID = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 _FILE = re.compile(r"[0-9]{20}\.(log|folded)")
 _REMOVING = ".going-"
 _TROUBLE = 512
@@ -53,6 +56,7 @@ class JournalInfo(NamedTuple):
     lab: str
     type: str
     started_at: float
+    last: int = 0  # the number of its last record, once it has ended; 0: not known
 
 
 class JournalFiles(NamedTuple):
@@ -71,7 +75,7 @@ def journals_folder() -> Path:
 
 def journal_folder(runtime: str) -> Path:
     """The folder of a runtime's journal, whether or not it exists."""
-    if not _RUNTIME.fullmatch(runtime):  # it may come from a URL, and folders are removed by it
+    if not re.fullmatch(RUNTIME_ID, runtime):  # it may come from a URL, and folders are removed by it
         raise LabError(text("{id!r} is not a valid runtime id.", id=runtime))
     return journals_folder() / runtime
 
@@ -115,7 +119,8 @@ def read_journal_info(folder: str | Path) -> JournalInfo | None:
     """Read about.json; None if it is missing or damaged."""
     try:
         given = _read(folder, "about.json")
-        return JournalInfo(**{name: given[name] for name in JournalInfo._fields})
+        first = {name: given[name] for name in JournalInfo._fields if name != "last"}
+        return JournalInfo(**first, last=int(given.get("last", 0)))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -166,9 +171,11 @@ def write_saved_position(folder: str | Path, position: int) -> None:
 
 def write_trouble(folder: str | Path, words: str) -> None:
     """Record why the journal cannot be written; "" if it can. The file has a fixed size, so it fits on a full disk too."""
+    content = json.dumps(pack_texts({"message": words})).encode() if words else b""
+    content = content if len(content) <= _TROUBLE else words.encode()[:_TROUBLE]
     file = os.open(os.path.join(folder, "trouble"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.pwrite(file, words.encode()[:_TROUBLE].ljust(_TROUBLE), 0)  # in place: needs no new space
+        os.pwrite(file, content.ljust(_TROUBLE), 0)  # in place: needs no new space
     finally:
         os.close(file)
 
@@ -177,9 +184,11 @@ def read_trouble(folder: str | Path) -> str:
     """Why the journal cannot be written now; "" if it can, or if there is none."""
     try:
         with open(os.path.join(folder, "trouble"), "rb") as file:
-            return file.read().decode(errors="replace").strip()
+            content = file.read().decode(errors="replace").strip()
     except OSError:
         return ""
+    message = unpack_texts(json_object(content.encode())).get("message")
+    return message if isinstance(message, str) else content
 
 
 def remove_journal(runtime: str) -> None:

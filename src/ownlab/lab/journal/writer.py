@@ -1,6 +1,9 @@
 """Writes a journal: a supervisor's records, in segments, each batch with one system call.
 
 Nothing is synced to disk: a journal protects against processes that die, not against a power cut.
+
+While nothing can be written (a full disk), records are held in memory up to a limit and written later, in order. Beyond it
+outputs are dropped first, with an event "lost" in their place; what says which cells ran is held longer.
 Standard library only: supervisors import it.
 """
 
@@ -12,8 +15,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ownlab.lab.journal.records import EVENT, Record, encode, event
-from ownlab.lab.journal.storage import compacted_name, list_journal_files, make_journal_folder, segment_name
+from ownlab.lab.journal.records import EVENT, Record, encode, event, read_head
+from ownlab.lab.journal.storage import (
+    compacted_name,
+    list_journal_files,
+    make_journal_folder,
+    read_saved_position,
+    segment_name,
+)
 from ownlab.text import text
 
 __all__ = ["JournalWriter"]
@@ -21,7 +30,25 @@ __all__ = ["JournalWriter"]
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
 _COMPACT_FROM = 64 << 20
 _RESERVE = 64 << 10
+_CONDENSED = 48 << 10  # bytes of records that are written into the freed reserve
+_HELD_BYTES = 4 << 20  # outputs in memory while nothing can be written; as much again for other records
+# Messages on iopub that say what ran, as they appear in headers.
+_ESSENTIAL = (b'"status"', b'"execute_input"', b'"error"')
 _RETRY_SECONDS = 1.0  # between attempts while nothing can be written
+
+
+class _Lost:
+    """Records that could not be held, up to a number."""
+
+    __slots__ = ("bytes", "count", "number", "why")
+
+    def __init__(self, why: str) -> None:
+        self.number = self.count = self.bytes = 0
+        self.why = why
+
+    def add(self, record: Record) -> None:
+        """Count one more."""
+        self.number, self.count, self.bytes = record.number, self.count + 1, self.bytes + sum(map(len, record.parts))
 
 
 class JournalWriter:
@@ -30,16 +57,16 @@ class JournalWriter:
     If a runtime with the same id has written here before, numbers must continue after `last`.
     """
 
-    def __init__(self, folder: str, segment_bytes: int = 16 << 20) -> None:
+    def __init__(self, folder: str, segment_bytes: int = 16 << 20, held_bytes: int = _HELD_BYTES) -> None:
         self.trouble = ""  # why nothing can be written now
         self.last = 0  # the newest number of an earlier writer
         self.sealed_bytes = 0  # in segments that are complete and not compacted yet
-        self._folder, self._segment_bytes = folder, segment_bytes
+        self._folder, self._segment_bytes, self._held_bytes = folder, segment_bytes, held_bytes
         self._file = -1
         self._path = ""
         self._size = 0
-        self._lost = 0  # records that could not be written, and are not recorded as lost yet
-        self._lost_to = 0
+        self._held: list[Record | _Lost] = []  # records that could not be written, in order
+        self._held_size = 0
         self._why = ""
         self._try_at = 0.0
         self._check_compaction = True  # a segment was sealed since the last check for compaction
@@ -52,11 +79,14 @@ class JournalWriter:
             self._try_at = 0.0
 
     def write(self, records: Sequence[Record]) -> None:
-        """Append records with one system call. Without records, retry to record what was lost. Never raises: see `trouble`."""
+        """Append records with one system call. Without records, retry what could not be written. Never raises: see `trouble`."""
         if not self.trouble or time.monotonic() >= self._try_at:
-            records = self._write_with_lost(records)
-        if records:
-            self._write_events(records)
+            self._write_with_held(records)
+        else:
+            for record in records:
+                self._hold(record)
+        if self._held and any(record.channel == EVENT for record in records):
+            self._write_condensed()
 
     def wants_compaction(self) -> bool:
         """Whether enough segments have accumulated; True at most once for each new segment."""
@@ -78,37 +108,61 @@ class JournalWriter:
 
     def close(self) -> None:
         """Close the journal, recording what was lost if at all possible."""
-        if self._lost:
-            self._free_reserve()
-            self._write_with_lost([])
+        if self._held:
+            self._write_with_held(())
+        if self._held:
+            self._write_condensed()
         self._seal()
         self._free_reserve()
 
-    def _write_with_lost(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Write records, after an event for those that were lost. Return those that could not be written."""
-        lost = [event(self._lost_to, time.time(), "lost", count=self._lost, why=self._why)] if self._lost else []
-        if not lost and not records:
-            return ()
-        kept = self._write_records([*lost, *records] if lost else records)
-        if lost and kept:
-            self._lost = 0
-            kept -= 1
-        if self.trouble and kept == len(records) and not self._lost:
+    def _write_with_held(self, records: Sequence[Record]) -> None:
+        """Write what is held and then these records. Hold what could not be written."""
+        waiting = [*self._held, *records] if self._held else records
+        if not waiting:
+            return
+        written = self._write_records(_as_records(waiting) if self._held else records)
+        self._held, self._held_size = [], 0
+        for item in waiting[written:]:
+            self._hold(item)
+        if self.trouble and not self._held:
             self.trouble = ""
             self._allocate_reserve()
-        return records[kept:]
 
-    def _write_events(self, records: Sequence[Record]) -> None:
-        """While nothing else can be written, write events only: the reserve is for them."""
-        trouble = self.trouble
-        for record in records:
-            if record.channel == EVENT:
-                self._free_reserve()
-                if not self._write_with_lost([record]):
-                    continue
-            self._lost += 1
-            self._lost_to = record.number
-        self.trouble = trouble
+    def _hold(self, item: Record | _Lost) -> None:
+        """Hold a record, or only count it."""
+        if isinstance(item, _Lost):
+            self._held.append(item)
+            return
+        size = 100 + sum(map(len, item.parts))
+        limit = self._held_bytes * (2 if _is_essential(item) else 1)
+        if item.channel == EVENT or self._held_size + size <= limit:
+            self._held.append(item)
+            self._held_size += size
+        else:
+            _count_lost(self._held, item, self._why)
+
+    def _write_condensed(self) -> None:
+        """Write the events that are held, and what fits of the rest, in place of the reserve."""
+        last = max((place for place, item in enumerate(self._held) if _is_event(item)), default=len(self._held) - 1)
+        condensed: list[Record | _Lost] = []
+        size = 0
+        for item in self._held[: last + 1]:
+            if isinstance(item, _Lost) or item.channel == EVENT:
+                condensed.append(item)
+                continue
+            size += sum(map(len, encode([item])))
+            if _is_essential(item) and size <= _CONDENSED:
+                condensed.append(item)
+            else:
+                size -= sum(map(len, encode([item])))
+                _count_lost(condensed, item, self._why)
+        trouble, later = self.trouble, self._held[last + 1 :]
+        self._free_reserve()
+        written = self._write_records(_as_records(condensed))
+        self._held, self._held_size = [], 0
+        for item in [*condensed[written:], *later]:
+            self._hold(item)
+        self.trouble = trouble  # that an event was written does not show that there is space
 
     def _write_records(self, records: Sequence[Record]) -> int:
         """Write records; return how many are on disk."""
@@ -181,14 +235,24 @@ class JournalWriter:
             from ownlab.lab.journal.reader import records_after  # rarely needed
 
             first = files.logs[-1]
-            for record in records_after(Path(self._folder), first - 1):
+            for record in records_after(Path(self._folder), first - 1, final=True):
                 self.last = record.number
-            if self.last < first:  # it died within its first record, which was never forwarded
+            if self.last < first and not self._is_damaged(first):
+                # It died within its first record, which was never forwarded.
                 os.unlink(os.path.join(self._folder, segment_name(first)))
                 files.logs.pop()
+            self.last = max(self.last, first if first in files.logs else 0)
+        # What a notebook's file holds was in the journal, too, even if it is not there any more.
+        self.last = max(self.last, read_saved_position(self._folder))
         self.sealed_bytes = sum(
             os.path.getsize(os.path.join(self._folder, segment_name(first))) for first in files.logs
         )
+
+    def _is_damaged(self, first: int) -> bool:
+        """Whether a segment without any readable record was damaged, and is not just the beginning of its first record."""
+        with open(os.path.join(self._folder, segment_name(first)), "rb") as file:
+            head = read_head(file.read(_RESERVE))
+        return head is not None and (head.number != first or head.consistent is False)
 
     def _allocate_reserve(self) -> None:
         """Reserve disk space for the last events, as far as available."""
@@ -202,3 +266,30 @@ class JournalWriter:
     def _free_reserve(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._folder, "reserve"))
+
+
+def _is_event(item: Record | _Lost) -> bool:
+    return isinstance(item, Record) and item.channel == EVENT
+
+
+def _is_essential(record: Record) -> bool:
+    """Whether it says what ran, rather than what was printed."""
+    return record.channel != "iopub" or any(kind in record.parts[0] for kind in _ESSENTIAL)
+
+
+def _count_lost(held: list[Record | _Lost], record: Record, why: str) -> None:
+    """Record at the end of a list that a record is not there."""
+    lost = held[-1] if held else None
+    if not isinstance(lost, _Lost):
+        lost = _Lost(why)
+        held.append(lost)
+    lost.add(record)
+
+
+def _as_records(held: Sequence[Record | _Lost]) -> list[Record]:
+    return [
+        event(each.number, time.time(), "lost", count=each.count, bytes=each.bytes, why=each.why)
+        if isinstance(each, _Lost)
+        else each
+        for each in held
+    ]

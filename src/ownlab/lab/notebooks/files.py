@@ -11,23 +11,34 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, TextIO
 
 from ownlab.atomic_files import replace_file
-from ownlab.errors import InputError
+from ownlab.errors import InputError, OwnlabError
+from ownlab.input_files import read_bytes
 from ownlab.lab.notebooks.parsing import parse_current_notebook
 from ownlab.text import text
 
-__all__ = ["notebook_json", "read_notebook", "replace_notebook", "write_new", "write_over"]
+__all__ = ["FileChangedError", "notebook_json", "read_notebook", "replace_notebook", "write_new", "write_over"]
+
+
+class FileChangedError(OwnlabError):
+    """Another program has changed a file that was about to be replaced."""
 
 
 def read_notebook(path: str) -> dict[str, Any]:
-    """Read a notebook of any format and convert it to the newest. InputError if that is impossible."""
+    """Read a notebook of any format and convert it to the newest, with all edits that an open page has sent.
+
+    InputError if that is impossible.
+    """
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except FileNotFoundError as exc:
-        raise InputError(text("There is no notebook {path}.", path=path)) from exc
-    except OSError as exc:
-        raise InputError(text("{path} cannot be read: {reason}.", path=path, reason=exc.strerror)) from exc
-    return parse_current_notebook(data, path)
+        data = read_bytes(path)
+    except InputError as exc:
+        if isinstance(exc.__cause__, FileNotFoundError):
+            raise InputError(text("There is no notebook {path}.", path=path)) from exc
+        raise
+    notebook = parse_current_notebook(data, path)
+    from ownlab.lab.notebooks.edits.edit_log import apply_pending_edits  # it writes files, too
+
+    apply_pending_edits(path, notebook)
+    return notebook
 
 
 def write_new(path: str, notebook: dict[str, Any]) -> None:
@@ -51,11 +62,14 @@ def write_over(path: str, notebook: dict[str, Any]) -> None:
         raise InputError(text("{path} cannot be written: {reason}.", path=path, reason=exc.strerror)) from exc
 
 
-def replace_notebook(path: str, write: Callable[[TextIO], None]) -> bool:
+def replace_notebook(
+    path: str, write: Callable[[TextIO], None], before_replacing: Callable[[str], None] | None = None
+) -> bool:
     """Replace a notebook's file atomically. False when that is impossible here; then it must be written in place.
 
     The new file gets the owner, the mode and the attributes of the old one. A file with several names (hard links) cannot
-    be replaced.
+    be replaced. `before_replacing` is called last, with the path of the new file; if it raises an error that is no OSError,
+    the old file stays.
     """
     import hashlib  # needed only to write
 
@@ -72,6 +86,12 @@ def replace_notebook(path: str, write: Callable[[TextIO], None]) -> bool:
         finally:
             wrapped.detach()  # flushes, and leaves the file open
 
+    def finish(new: str) -> None:
+        if old is not None:
+            _make_alike(path, old, new)
+        if before_replacing is not None:
+            before_replacing(new)
+
     try:
         replace_file(
             path,
@@ -80,7 +100,7 @@ def replace_notebook(path: str, write: Callable[[TextIO], None]) -> bool:
             durable=True,
             # Always the same name: the next write removes what an interrupted one left.
             temporary=os.path.join(folder, f".~{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}.tmp"),
-            finish=None if old is None else lambda new: _make_alike(path, old, new),
+            finish=finish,
         )
     except OSError as exc:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT):

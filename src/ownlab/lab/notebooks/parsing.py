@@ -45,7 +45,10 @@ def parse_notebook(data: bytes, name: str) -> dict[str, Any]:
     """Parse a notebook of any format, as it is. InputError, with `name` in it, if the data is not a notebook."""
     try:
         notebook = parse_json(data)
-    except (ValueError, RecursionError) as exc:
+    except RecursionError as exc:
+        message = text("{name} is not a notebook: it is not JSON (its values are nested too deeply).", name=name)
+        raise InputError(message) from exc
+    except ValueError as exc:
         raise InputError(text("{name} is not a notebook: it is not JSON ({error}).", name=name, error=exc)) from exc
     if not isinstance(notebook, dict) or type(notebook.get("nbformat")) is not int:
         raise InputError(text("{name} is not a notebook: it is JSON of another kind.", name=name))

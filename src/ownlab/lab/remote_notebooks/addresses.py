@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit, urluns
 from ownlab.errors import InputError, UsageError
 from ownlab.text import text
 
-__all__ = ["RemoteFile", "is_address", "resolve"]
+__all__ = ["RemoteFile", "check_address", "is_address", "resolve"]
 
 # Characters that are not quoted again. "%" is among them: the address is quoted already.
 _SAFE = "/%:@!$&'()*+,;=~-._"
@@ -29,6 +29,12 @@ Resolver = Callable[[SplitResult, list[str]], str]
 def is_address(source: str) -> bool:
     """Return whether this is an address, not a path: it has a scheme or begins with a known host."""
     return "://" in source or source.partition("/")[0].lower() in _RESOLVERS
+
+
+def check_address(source: str) -> None:
+    """Raise UsageError if this is not an address. A name such as "train.ipynb" would otherwise be taken for a host."""
+    if not is_address(source.strip()):
+        raise _not_an_address()
 
 
 def resolve(address: str) -> RemoteFile:
@@ -56,16 +62,20 @@ def _split(address: str) -> SplitResult:
     except ValueError:
         valid = False
     if not valid:
-        raise UsageError(
-            text("This is not a web address."),
-            hint=text("An address begins with https://, for example: {example}", example=_EXAMPLE),
-        )
+        raise _not_an_address()
     if parts.username or parts.password:
         raise UsageError(
             text("The address contains a user name or a password; ownlab does not send them."),
             hint=text("Download the file yourself, then open it."),
         )
     return parts
+
+
+def _not_an_address() -> UsageError:
+    return UsageError(
+        text("This is not a web address."),
+        hint=text("An address begins with https://, for example: {example}", example=_EXAMPLE),
+    )
 
 
 def _address_in_fragment(parts: SplitResult) -> str | None:
@@ -94,7 +104,9 @@ def _colab(parts: SplitResult, segments: list[str]) -> str:
 def _drive(parts: SplitResult, segments: list[str]) -> str:
     raise InputError(
         text("The notebook is in Google Drive, which requires signing in."),
-        hint=text("Open it in Colab, choose File > Download > Download .ipynb, then run: ownlab open FILE"),
+        hint=text(
+            "Open it in Colab, choose File > Download > Download .ipynb, then upload it on the start page, or run: ownlab open FILE"
+        ),
     )
 
 

@@ -9,15 +9,17 @@ from urllib.parse import unquote, urlsplit
 
 from ownlab.download import Downloaded, download, without_secrets
 from ownlab.errors import InputError
+from ownlab.input_files import read_bytes
 from ownlab.lab.colab.detection import wants_colab
 from ownlab.lab.notebooks.parsing import parse_notebook
-from ownlab.lab.remote_notebooks.addresses import RemoteFile, is_address, resolve
+from ownlab.lab.remote_notebooks.addresses import RemoteFile, check_address, is_address, resolve
 from ownlab.lab.secrets.store import forget_notebook
 from ownlab.text import text
 
 __all__ = [
     "ImportedNotebook",
     "filename_of",
+    "import_address",
     "import_notebook",
     "is_visible_in",
     "read_notebook",
@@ -42,7 +44,7 @@ class ImportedNotebook(NamedTuple):
 def import_notebook(source: str, folder: str, root: str) -> ImportedNotebook:
     """Save the notebook at an address or path in `folder`. A file that the lab of `root` shows already stays where it is."""
     if is_address(source) and not os.path.exists(source):
-        return _import_address(source, folder)
+        return import_address(source, folder)
     return _import_file(source, folder, root)
 
 
@@ -54,7 +56,9 @@ def is_visible_in(path: str, root: str) -> bool:
     )
 
 
-def _import_address(address: str, folder: str) -> ImportedNotebook:
+def import_address(address: str, folder: str) -> ImportedNotebook:
+    """Download the notebook at an address into `folder`. UsageError if it is not an address."""
+    check_address(address)
     remote = resolve(address)
     shown = without_secrets(remote.url)
     downloaded = download(remote.url)
@@ -73,11 +77,7 @@ def _import_file(given: str, folder: str, root: str) -> ImportedNotebook:
         if os.path.exists(path):
             raise InputError(text("{path} is not a regular file.", path=shown), hint=hint)
         raise InputError(text("{path} does not exist.", path=shown), hint=hint)
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as exc:
-        raise InputError(text("Cannot read {path}: {cause}.", path=shown, cause=exc.strerror)) from exc
+    data = read_bytes(path)
     colab = wants_colab(read_notebook(data, shown))
     if is_visible_in(path, root):
         return ImportedNotebook(path, shown, copied=False, colab=colab)
@@ -95,7 +95,9 @@ def read_notebook(data: bytes, source: str) -> dict[str, Any]:
     if begin.startswith("version https://git-lfs"):
         raise InputError(
             text("{source} is a Git LFS pointer, not the notebook itself.", source=source),
-            hint=text("Open the file's page in a browser, download it there, then run: ownlab open FILE"),
+            hint=text(
+                "Open the file's page in a browser, download it there, then upload it on the start page, or run: ownlab open FILE"
+            ),
         )
     notebook = parse_notebook(data, source)
     if not isinstance(notebook.get("cells"), list) and not isinstance(notebook.get("worksheets"), list):

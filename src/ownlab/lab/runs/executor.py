@@ -15,15 +15,16 @@ from ownlab.errors import LabError
 from ownlab.lab.journal.execution import as_count, format_time
 from ownlab.lab.journal.json_parts import parse_header, parse_object
 from ownlab.lab.journal.records import EVENT, Record
+from ownlab.lab.runs.live_output import LiveOutput
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellError, CellReport, CellStatus, RunStatus
 from ownlab.lab.runs.reporter import Reporter, Stop
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import is_alive, read_state
 from ownlab.lab.transport.control import send_command
-from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
+from ownlab.lab.transport.journal_client import Dropped, Duplicate, Hello, JournalClient
 from ownlab.lab.transport.journal_protocol import RELEASED
-from ownlab.text import plural, text
+from ownlab.text import plural, text, unpack_texts
 
 __all__ = ["ExecutionResult", "Executor", "Policy"]
 
@@ -79,6 +80,7 @@ class Executor:
         self._kernel_end = ""  # why the kernel ended
         self._released = False  # a cell called exit() or runtime.unassign(): a normal end
         self._ignored_interrupt = False
+        self.language_info: dict[str, Any] | None = None  # of the kernel, once it has answered
 
     async def run(self, steps: Sequence[Step], signals: Iterable[int] = ()) -> ExecutionResult:
         """Run until the last cell is done, or a cell ends the run."""
@@ -89,7 +91,8 @@ class Executor:
             loop.add_signal_handler(number, self._stop.request, number)
         # The request may come from any thread or signal handler.
         self._stop.on_request(lambda: loop.call_soon_threadsafe(self._wake, "stopped"))
-        self._line = JournalClient(self._plan.sockets, self._receive, only=("status",))
+        self._line = JournalClient(self._plan.journal_endpoint, self._receive, only=("status",))
+        self._output = LiveOutput(self._plan.journal_endpoint, self._reporter) if self._reporter.shows_output else None
         beat = loop.create_task(self._heartbeat())
         try:
             return await self._run(steps)
@@ -97,6 +100,8 @@ class Executor:
             beat.cancel()
             await asyncio.gather(beat, return_exceptions=True)
             self._line.close()
+            if self._output is not None:
+                self._output.close()
             self._stop.on_request(lambda: None)
             for number in handled:
                 loop.remove_signal_handler(number)
@@ -107,6 +112,7 @@ class Executor:
         status: CellStatus = "done"
         reason = ""
         count, number = sum(not step.skipped for step in steps), 0
+        self._line.send("shell", _message(self._header("kernel_info_request"), {}, {}))
         for step in steps:
             if step.skipped or status != "done" or self._released:
                 reports.append(_report(step, "skipped" if step.skipped else "not run"))
@@ -170,6 +176,8 @@ class Executor:
         if self._kernel_end or self._stop.signum:
             return ("kernel-ended" if self._kernel_end else "stopped"), {}
         request = self._request = _Request(loop.create_future())
+        if self._output is not None:
+            await self._output.follow(request.msg_id)
         self._line.send("shell", self._message(request.msg_id, step))
         timer = loop.call_later(self._policy.timeout, request.wake, "timeout") if self._policy.timeout else None
         ending = await request.over
@@ -177,13 +185,17 @@ class Executor:
             timer.cancel()
         if ending in ("timeout", "stopped"):
             await self._interrupt(request)
+        if self._output is not None:
+            if not request.idle:
+                self._output.give_up()
+            await self._output.finish()
         return ending, request.reply or {}
 
     async def _interrupt(self, request: _Request) -> None:
         """Interrupt the cell and keep what it still prints; a kernel that does not react is ended later."""
         request.over = asyncio.get_running_loop().create_future()
         with suppress(LabError):  # it has ended: nothing to interrupt
-            await asyncio.to_thread(send_command, self._plan.sockets, "signal", signum=int(signal.SIGINT))
+            await asyncio.to_thread(send_command, self._plan.control_endpoint, "signal", signum=int(signal.SIGINT))
         if self._is_over(request):
             return
         # A second request does not wait.
@@ -194,14 +206,6 @@ class Executor:
         self._ignored_interrupt = ending in ("unresponsive", "stopped")
 
     def _message(self, msg_id: str, step: Step) -> list[bytes]:
-        header = {
-            "msg_id": msg_id,
-            "msg_type": "execute_request",
-            "session": self._session,
-            "username": "",
-            "date": format_time(time.time()),
-            "version": "5.3",
-        }
         content = {
             "code": step.source,
             "silent": False,
@@ -211,7 +215,17 @@ class Executor:
             "stop_on_error": True,
         }
         metadata = {"cellId": step.id, "recordTiming": True}
-        return [json.dumps(part).encode() for part in (header, {}, metadata, content)]
+        return _message(self._header("execute_request", msg_id), metadata, content)
+
+    def _header(self, msg_type: str, msg_id: str = "") -> dict[str, str]:
+        return {
+            "msg_id": msg_id or uuid.uuid4().hex,
+            "msg_type": msg_type,
+            "session": self._session,
+            "username": "",
+            "date": format_time(time.time()),
+            "version": "5.3",
+        }
 
     # -- received messages
 
@@ -219,19 +233,19 @@ class Executor:
         if self._request is not None:
             self._request.wake(ending)
 
-    def _receive(self, thing: Hello | Record | Duplicate) -> None:
+    def _receive(self, thing: Hello | Record | Duplicate | Dropped) -> None:
         if isinstance(thing, Hello):
             if thing.execution_state == "dead":
                 self._kernel_lost(text("the kernel has ended"))
         elif isinstance(thing, Record):
             if thing.channel == EVENT:
-                self._event(parse_object(thing.parts[0]))
+                self._event(unpack_texts(parse_object(thing.parts[0])))
             elif not thing.to_kernel and len(thing.parts) >= 4:
                 self._message_from_kernel(thing)
 
     def _event(self, event: dict[str, Any]) -> None:
         if event.get("event") in ("kernel-ended", "ended"):
-            why = str(event.get("why"))
+            why: str = event.get("why") or ""
             self._released = self._released or why == RELEASED
             self._kernel_lost(
                 why if why.startswith("the kernel") else text("its kernel was ended: {reason}", reason=why)
@@ -243,6 +257,8 @@ class Executor:
 
     def _message_from_kernel(self, record: Record) -> None:
         request = self._request
+        if record.channel == "shell" and b'"kernel_info_reply"' in record.parts[0]:
+            self.language_info = parse_object(record.parts[3]).get("language_info") or self.language_info
         parent = parse_header(record.parts[1])
         if request is None or parent is None or parent.msg_id != request.msg_id:
             return
@@ -277,11 +293,15 @@ class Executor:
     def _supervisor_died(self) -> None:
         """Handle the end of the supervisor. After a normal end its last message may not have been read yet."""
         state = read_state(self._plan.home) or {}
-        why = str(state.get("reason", ""))
+        why = state.get("reason")
         if state.get("state") in ("ending", "ended") and why == RELEASED:
             self._event({"event": "ended", "why": why})
         else:
             self._kernel_lost(text("its supervisor died"))
+
+
+def _message(header: dict[str, str], metadata: dict[str, Any], content: dict[str, Any]) -> list[bytes]:
+    return [json.dumps(part).encode() for part in (header, {}, metadata, content)]
 
 
 def _report(
@@ -303,7 +323,7 @@ def _asks_to_exit(reply: dict[str, Any]) -> bool:
     """Whether a cell called `exit()`: ipykernel ends a moment later."""
     payload = reply.get("payload")
     messages = payload if isinstance(payload, list) else []
-    return any(isinstance(one, dict) and one.get("source") == "ask_exit" for one in messages)
+    return any(isinstance(message, dict) and message.get("source") == "ask_exit" for message in messages)
 
 
 def _error(reply: dict[str, Any]) -> CellError | None:

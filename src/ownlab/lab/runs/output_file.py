@@ -28,6 +28,8 @@ class OutputFile:
         self._initial_path, self._update_elsewhere = path, update_elsewhere
         self._lock = threading.Lock()
         self.trouble = ""  # why it could not be written
+        # The kernel's own answer; the notebook may have been saved with another Python.
+        self.read_language_info: Callable[[], dict[str, Any] | None] = lambda: None
 
     @property
     def path(self) -> str:
@@ -58,9 +60,17 @@ class OutputFile:
         notebook = read_notebook(path)
         assign_cell_ids(notebook)
         merged = merge_journals(notebook, [self._journal], _log)
-        if self._keep_widgets(notebook) or merged.changed:
+        if any([self._keep_widgets(notebook), self._keep_language(notebook), merged.changed]):
             write_over(path, notebook)
         merged.mark_saved()
+
+    def _keep_language(self, notebook: dict[str, Any]) -> bool:
+        """Save the language and version that ran, as Jupyter does; whether they changed."""
+        language, metadata = self.read_language_info(), notebook.setdefault("metadata", {})
+        if not language or metadata.get("language_info") == language:
+            return False
+        metadata["language_info"] = language
+        return True
 
     def _keep_widgets(self, notebook: dict[str, Any]) -> bool:
         """Save the state of widgets, so that they are shown without a kernel; whether there are any."""

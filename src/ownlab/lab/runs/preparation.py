@@ -12,7 +12,17 @@ from ownlab.lab.forms.notebook_forms import cell_source
 from ownlab.lab.notebooks.files import read_notebook, write_new
 from ownlab.text import text
 
-__all__ = ["Output", "RunRequest", "Step", "check_folders", "choose_output", "clear", "load", "steps_of"]
+__all__ = [
+    "Output",
+    "RunRequest",
+    "Step",
+    "check_folders",
+    "choose_output",
+    "clear",
+    "load",
+    "set_colab_mode",
+    "steps_of",
+]
 
 _TITLE = 200
 
@@ -34,6 +44,7 @@ class RunRequest(NamedTuple):
     uploads: str | None = None
     outputs: str | None = None
     restore_packages: bool = False
+    colab: bool | None = None  # Colab mode on or off; None: as the notebook needs it
 
 
 class Step(NamedTuple):
@@ -71,25 +82,35 @@ def clear(notebook: dict[str, Any]) -> None:
             cell.setdefault("metadata", {}).pop("execution", None)
 
 
+def set_colab_mode(notebook: dict[str, Any], on: bool | None) -> None:
+    """Record the requested mode in the notebook, where a kernel looks for it when it starts; None changes nothing."""
+    if on is None:
+        return
+    metadata = notebook.setdefault("metadata", {})
+    own = metadata.get("ownlab")
+    metadata["ownlab"] = {**(own if isinstance(own, dict) else {}), "colab": on}
+
+
 def choose_output(request: RunRequest, notebook: dict[str, Any]) -> Output:
     """Create the output file. An existing one is not changed before the run begins."""
     path = os.path.abspath(request.notebook)
     if request.inplace:
         _check_writable(path)
         return Output(path, is_new=False)
-    if request.output is None:
+    if request.output is None and not request.force:
         return _beside(path, notebook)
-    target = os.path.abspath(request.output)
+    named = _default_output(path) if request.output is None else request.output
+    target = os.path.abspath(named)
     if os.path.isdir(target):
-        raise UsageError(text("{path} is a folder.", path=request.output), hint=text("-o takes a file."))
+        raise UsageError(text("{path} is a folder.", path=named), hint=text("-o takes a file."))
     if _make(target, notebook):
         return Output(target, is_new=True)
     if os.path.realpath(target) == os.path.realpath(path):
         raise UsageError(
-            text("{path} is the notebook itself.", path=request.output), hint=text("Use --inplace to write into it.")
+            text("{path} is the notebook itself.", path=named), hint=text("Use --inplace to write into it.")
         )
     if not request.force:
-        raise UsageError(text("{path} exists already.", path=request.output), hint=text("Overwrite it with --force."))
+        raise UsageError(text("{path} exists already.", path=named), hint=text("Overwrite it with --force."))
     _check_writable(target)
     return Output(target, is_new=False)
 
@@ -137,13 +158,17 @@ def check_folders(request: RunRequest) -> dict[str, str]:
 
 def _beside(path: str, notebook: dict[str, Any]) -> Output:
     """Create NAME-run.ipynb, NAME-run-2.ipynb …: the first that does not exist. Two runs at once get two files."""
-    stem, suffix = os.path.splitext(path)
     number = 1
     while True:
-        target = f"{stem}-run{'' if number == 1 else f'-{number}'}{suffix or '.ipynb'}"
+        target = _default_output(path, number)
         if _make(target, notebook):
             return Output(target, is_new=True)
         number += 1
+
+
+def _default_output(path: str, number: int = 1) -> str:
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}-run{'' if number == 1 else f'-{number}'}{suffix or '.ipynb'}"
 
 
 def _make(target: str, notebook: dict[str, Any]) -> bool:

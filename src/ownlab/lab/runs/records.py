@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
 from ownlab.errors import CellFailed, DeadlineError, OwnlabError
+from ownlab.lab.colab.detection import lacks_colab
 from ownlab.text import sentences, text
 
 __all__ = ["CellError", "CellReport", "CellStatus", "Outcome", "RunReport", "RunStatus", "ended_by"]
@@ -86,13 +88,21 @@ class Outcome(NamedTuple):
         if report.status == "interrupted":
             return CellFailed(stopped, hint=hint, report=report)
         failed = text("Cell {number} of {notebook}, “{title}”, failed: {reason}", **values)
-        return CellFailed(failed, hint=sentences(_memory_hint(report.reason), hint), report=report)
+        hints = sentences(_memory_hint(report.reason), _colab_hint(cell.error, report.notebook), hint)
+        return CellFailed(failed, hint=hints, report=report)
 
 
 def ended_by(report: RunReport) -> CellReport | None:
     """Return the cell at which a run stopped early; None if it is done."""
     ran = [cell for cell in report.cells if cell.status not in ("skipped", "not run")]
     return ran[-1] if ran and report.status != "done" else None
+
+
+def _colab_hint(error: CellError | None, notebook: str) -> str:
+    if error is None or not lacks_colab(error.name, error.value, error.traceback):
+        return ""
+    command = shlex.join(["ownlab", "run", notebook, "--colab"])
+    return text("google.colab is there in Colab mode: {command}.", command=command)
 
 
 def _memory_hint(reason: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellReport, RunReport
@@ -12,6 +13,8 @@ __all__ = ["Reporter", "Stop"]
 
 class Reporter:
     """Receives the progress of a run, in the run's own thread. This base class ignores it."""
+
+    shows_output = False  # whether `output` is to be called
 
     def notice(self, message: str) -> None:
         """Show a notice to the user who started the run."""
@@ -24,6 +27,9 @@ class Reporter:
 
     def begun(self, step: Step, number: int, count: int) -> None:
         """A cell was sent: number 1 to `count`."""
+
+    def output(self, output: Mapping[str, Any]) -> None:
+        """The running cell has printed or displayed something: an output as in a notebook, never an error."""
 
     def tick(self) -> None:
         """Called about every second while a cell runs."""

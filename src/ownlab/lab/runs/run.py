@@ -67,6 +67,7 @@ def run(
         policy = Policy(prepared.request.timeout, prepared.request.allow_errors)
         try:
             executor = Executor(runtime.plan, policy, reporter, output.update, stop)
+            output.read_language_info = lambda: executor.language_info
             report = _execute_cells(prepared, runtime, executor, signals)
             for failure in startup_failures(runtime.plan.home):
                 reporter.notice(failure)
@@ -118,6 +119,7 @@ def run_notebook(
     uploads: str | os.PathLike[str] | None = None,
     outputs: str | os.PathLike[str] | None = None,
     restore_packages: bool = False,
+    colab: bool | None = None,
 ) -> RunReport:
     """Run a notebook in its own runtime and return the report; raise CellFailed if a cell failed.
 
@@ -127,7 +129,7 @@ def run_notebook(
     request = RunRequest(
         notebook=os.fspath(notebook),
         output=None if output is None else os.fspath(output),
-        force=True,
+        force=output is not None,
         parameters=parameters or {},
         type=type,
         timeout=timeout,
@@ -136,6 +138,7 @@ def run_notebook(
         uploads=None if uploads is None else os.fspath(uploads),
         outputs=None if outputs is None else os.fspath(outputs),
         restore_packages=restore_packages,
+        colab=colab,
     )
     stop = Stop()
     outcome = _in_thread(lambda: run(prepare_run(request), Reporter(), stop), stop)

@@ -63,7 +63,7 @@ class RunRuntime:
         try:
             if not self.at_once:
                 with suppress(LabError):  # it has already ended
-                    send_command(self.plan.sockets, "end", why=why, now=False)
+                    send_command(self.plan.control_endpoint, "end", why=why, now=False)
                     operations.wait_until(self.plan.limits.on_end + _ENDS, self._has_ended)
         finally:
             operations.end_runtime(self.plan, self._child, why)

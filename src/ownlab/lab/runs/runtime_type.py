@@ -16,7 +16,7 @@ from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.lab.runtimes.runtime_types import refresh_specs
 from ownlab.text import text
 
-__all__ = ["TypeChoice", "choose_type"]
+__all__ = ["TypeChoice", "choose_type", "cpu_of_environment", "find_named_type"]
 
 _PREFIX = "ownlab-"
 _PLAIN = ("python", "python3")
@@ -30,29 +30,46 @@ class TypeChoice(NamedTuple):
 
 
 def choose_type(path: str, notebook: Mapping[str, Any], given: str | None, env: Mapping[str, str]) -> TypeChoice:
-    """The type that was request for, or the one that the notebook names, or was made for on Colab; else the CPU.
+    """The type that was requested, or the one that the notebook names, or was made for on Colab; else the CPU.
 
-    Nothing waits for a card that nobody has request for: where those of the last kind are taken, it is the CPU too.
+    `given` may also be the name of an environment: then the type is chosen in it. Nothing waits for a card that nobody has
+    requested: where those of the last kind are taken, it is the CPU too.
     """
     metadata = notebook.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     spec = metadata.get("kernelspec")
     spec = spec if isinstance(spec, dict) else {}
     if given is not None:
-        return TypeChoice(_find(given, env))
+        cpu = cpu_of_environment(given, env)
+        return TypeChoice(find_named_type(given, env)) if cpu is None else _choose_made_for(notebook, cpu, "", env)
     _check_language(path, metadata, spec)
     name = str(spec.get("name") or "")
     if name.startswith(_PREFIX):
-        return TypeChoice(_find(name, env))
-    proposal = propose(notebook, _types_now(env), CPU_TYPE) if accelerator_of(notebook) else None
+        return TypeChoice(find_named_type(name, env))
+    return _choose_made_for(notebook, CPU_TYPE, _notice(name), env)
+
+
+def _choose_made_for(notebook: Mapping[str, Any], cpu: str, notice: str, env: Mapping[str, str]) -> TypeChoice:
+    """The type that the notebook was made for on Colab, in the environment of the CPU type `cpu`; otherwise that one."""
+    proposal = propose(notebook, _types_now(env), cpu) if accelerator_of(notebook) else None
     if proposal is None:
-        return TypeChoice(_find(CPU_TYPE, env), _notice(name))
-    return TypeChoice(_find(proposal.type if proposal.type and proposal.free else CPU_TYPE, env), _notice_of(proposal))
+        return TypeChoice(find_named_type(cpu, env), notice)
+    return TypeChoice(
+        find_named_type(proposal.type if proposal.type and proposal.free else cpu, env), _notice_of(proposal)
+    )
 
 
-def _find(name: str, env: Mapping[str, str]) -> RuntimeType:
-    """Find a type by its name, with or without `ownlab-`. The list on disk may be outdated or missing."""
-    whole = name if name.startswith(_PREFIX) else _PREFIX + name
+def cpu_of_environment(name: str, env: Mapping[str, str]) -> str | None:
+    """The CPU type of an environment; None if there is none of that name, or a type has the same name."""
+    types = _by_name(env)
+    if name in types or _PREFIX + name in types:
+        return None
+    return next((each.name for each in types.values() if each.environment == name and each.kind is None), None)
+
+
+def find_named_type(name: str, env: Mapping[str, str]) -> RuntimeType:
+    """Find a type by its name, with or without `ownlab-`; a lab lists the CPU type as python3. The list on disk may be outdated or missing."""
+    whole = CPU_TYPE if name in _PLAIN else name if name.startswith(_PREFIX) else _PREFIX + name
     types = _by_name(env)
     if whole not in types:
         refresh_specs(env)
@@ -91,10 +108,10 @@ def _types_now(env: Mapping[str, str]) -> tuple[RuntimeType, ...]:
     from ownlab.lab.runtimes.runtime_types import current_types
     from ownlab.lab.runtimes.snapshot import with_availability
     from ownlab.lab.store.location import choose_store
-    from ownlab.lab.store.store import Store
+    from ownlab.lab.store.locks_only import open_any
 
     options, devices = resolve_lab_options(environ=env), read_devices(env)
-    with Store.open(choose_store(options, env).folder) as store:
+    with open_any(choose_store(options, env).folder) as store:
         return with_availability(current_types(env, devices), store, devices, options)
 
 

@@ -12,14 +12,24 @@ from ownlab.errors import UsageError
 from ownlab.lab.forms.parameters import set_parameters
 from ownlab.lab.notebooks.files import write_over
 from ownlab.lab.runs.output_file import forget_past_outputs
-from ownlab.lab.runs.preparation import Output, RunRequest, Step, check_folders, choose_output, clear, load, steps_of
+from ownlab.lab.runs.preparation import (
+    Output,
+    RunRequest,
+    Step,
+    check_folders,
+    choose_output,
+    clear,
+    load,
+    set_colab_mode,
+    steps_of,
+)
 from ownlab.lab.runs.records import CellReport, RunReport, RunStatus
 from ownlab.lab.runs.resume import find_kept_run, forget_kept_run, resume_cells
 from ownlab.lab.runs.runtime_type import choose_type
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.text import text
 
-__all__ = ["PreparedRun", "prepare_run"]
+__all__ = ["PreparedRun", "outer_environment", "prepare_run"]
 
 # Variables of a runtime, for the case that a run is started inside one.
 _RUNTIME_VARIABLES = (
@@ -93,9 +103,10 @@ def prepare_run(request: RunRequest) -> PreparedRun:
 
 
 def _start_fresh(request: RunRequest) -> PreparedRun:
-    env = {**_environment(), **check_folders(request)}
+    env = {**outer_environment(), **check_folders(request)}
     notebook = load(request.notebook)
     set_parameters(notebook, request.parameters)
+    set_colab_mode(notebook, request.colab)
     choice = choose_type(request.notebook, notebook, request.type, env)
     clear(notebook)
     output = choose_output(request, notebook)
@@ -121,6 +132,8 @@ def _resume(request: RunRequest) -> PreparedRun:
         "--uploads": request.uploads,
         "--outputs": request.outputs,
         "--restore-packages": request.restore_packages,
+        "--colab": request.colab is True,
+        "--no-colab": request.colab is False,
     }
     for name, value in fixed.items():
         if value:
@@ -144,6 +157,7 @@ def _resume(request: RunRequest) -> PreparedRun:
     )
 
 
-def _environment() -> dict[str, str]:
+def outer_environment() -> dict[str, str]:
+    """Our environment, without what belongs to the runtime that we may run in."""
     inside = "OWNLAB_RUNTIME" in os.environ
     return {name: value for name, value in os.environ.items() if not (inside and name in _RUNTIME_VARIABLES)}

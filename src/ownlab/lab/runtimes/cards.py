@@ -22,8 +22,8 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.machine_options import resolve_machine_options
 from ownlab.errors import DeadlineError, InterpreterError, OwnlabError
 from ownlab.lab.store.location import choose_store
+from ownlab.lab.store.locks_only import open_any
 from ownlab.lab.store.rows import Device, Process
-from ownlab.lab.store.store import Store
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.machine_file import load_machine
 from ownlab.machine.nvidia.driver import has_sign
@@ -113,9 +113,9 @@ def probe_argv(environ: Mapping[str, str] = os.environ, *, store: str | None = N
 def read_known_runtimes(environ: Mapping[str, str] = os.environ, *, store: str | None = None) -> KnownRuntimes:
     """Read the known runtimes from the store; none if there is no store yet."""
     folder = store or choose_store(resolve_lab_options(environ=environ), environ).folder
-    if not os.path.exists(os.path.join(folder, "db")):
+    if not os.path.exists(folder):
         return KnownRuntimes()
-    with Store.open(folder, create=False) as opened:
+    with open_any(folder, create=False) as opened:
         keepers = frozenset(row.keeper for row in opened.runtimes())
         return KnownRuntimes(keepers, frozenset(lease.device for lease in opened.leases()))
 

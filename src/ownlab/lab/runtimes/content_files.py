@@ -22,9 +22,12 @@ __all__ = [
     "Gone",
     "OpenFile",
     "download_folders",
+    "is_content_in_use",
     "is_in_colab_mode",
+    "mark_content",
     "notebook_of",
     "open_download",
+    "remove_content",
     "remove_old_content",
     "write_chunk",
 ]
@@ -171,23 +174,58 @@ def _write_at(descriptor: int, offset: int, data: bytes) -> int:
 
 
 _DAY = 86400.0
+# In a /content folder: to be removed as soon as its runtime has ended.
+_DELETE = f"{_STAGING}delete"
+
+
+def mark_content(runtime: str) -> bool:
+    """Note that a runtime's /content is to be removed when it ends, whoever does it. Return whether there is such a folder."""
+    try:
+        os.close(
+            os.open(content_folder(runtime) / _DELETE, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        )
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        raise LabError(text("The files in /content cannot be deleted: {reason}.", reason=exc.strerror)) from exc
+    return True
+
+
+def is_content_in_use(runtime: str) -> bool:
+    """Return whether a runtime still runs, so that its files must stay."""
+    plan = plan_of(runtime)
+    state = read_state(plan.home) if plan is not None else None
+    return state is not None and any(is_alive(state.get(name)) for name in ("keeper", "supervisor", "kernel"))
+
+
+def remove_content(runtime: str) -> bool:
+    """Remove the /content folder of a runtime that has ended. False if something is mounted in it: that must not be touched."""
+    path = str(content_folder(runtime))
+    if _has_mounts(os.path.realpath(path)):
+        return False
+    shutil.rmtree(path, ignore_errors=True)
+    return not os.path.exists(path)
 
 
 def remove_old_content(keep_days: float) -> list[str]:
-    """Remove /content folders of runtimes that ended long ago. Return the runtimes."""
+    """Remove /content folders of runtimes that ended long ago, or were to be deleted. Return the runtimes."""
     before, removed = time.time() - keep_days * _DAY, []
     folder = content_folder("")
     for name in os.listdir(folder) if folder.is_dir() else []:
         path = folder / name
-        if _is_running(name):
+        if is_content_in_use(name):
             os.utime(path)  # the retention time starts when the runtime ends
-        elif path.stat().st_mtime < before:
-            shutil.rmtree(path, ignore_errors=True)
+        elif (path.stat().st_mtime < before or (path / _DELETE).exists()) and remove_content(name):
             removed.append(name)
     return removed
 
 
-def _is_running(runtime: str) -> bool:
-    plan = plan_of(runtime)
-    state = read_state(plan.home) if plan is not None else None
-    return state is not None and is_alive(state.get("supervisor"))
+def _has_mounts(folder: str) -> bool:
+    """Return whether a file system is mounted below a folder, such as a drive of rclone."""
+    below = os.path.join(folder, "")
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            points = [line.split(" ", 5)[4].replace("\\040", " ") for line in file]
+    except (OSError, IndexError):
+        return False
+    return any(point.startswith(below) for point in points)

@@ -80,7 +80,7 @@ def run_until_end(plan: Plan, child: subprocess.Popen[bytes], client: int) -> in
         if received is not None and received.si_signo == signal.SIGINT:
             _send(plan, "signal", signum=int(signal.SIGINT))
         elif os.getppid() != client or (received is not None and received.si_signo != signal.SIGCHLD):
-            _send(plan, "end", why="its client ended it")
+            _send(plan, "end", why=text("its client ended it"))
             break
     with contextlib.suppress(subprocess.TimeoutExpired):  # if it does not end in time, it is ended below
         child.wait(plan.limits.on_end + _CHECK_SECONDS)
@@ -91,7 +91,7 @@ def run_until_end(plan: Plan, child: subprocess.Popen[bytes], client: int) -> in
 
 def _send(plan: Plan, do: str, **values: Any) -> None:
     try:
-        send_command(plan.sockets, do, **values)
+        send_command(plan.control_endpoint, do, **values)
     except LabError as exc:
         sys.stderr.write(f"ownlab: {exc.message}\n")
 

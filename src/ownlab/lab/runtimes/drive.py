@@ -12,7 +12,16 @@ from ownlab.errors import LabError
 from ownlab.lab.runtimes.state import all_plans, read_state
 from ownlab.text import text
 
-__all__ = ["MY_DRIVE", "NotMounted", "drive_root", "find_mount", "is_drive_path", "leaves_drive", "path_in_drive"]
+__all__ = [
+    "MY_DRIVE",
+    "PREFIX",
+    "NotMounted",
+    "drive_root",
+    "find_mount",
+    "is_drive_path",
+    "leaves_drive",
+    "path_in_drive",
+]
 
 # The prefix of JupyterLab's paths in the drive: the page registers a drive of this name with one folder, as in Colab.
 # Without that folder, JupyterLab would start kernels of top-level notebooks in the lab's own folder.

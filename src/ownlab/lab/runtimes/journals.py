@@ -13,9 +13,16 @@ from typing import TypeVar
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError, OwnlabError
+from ownlab.lab.journal.death import Death
 from ownlab.lab.journal.reader import Tail
 from ownlab.lab.journal.state import JournalState
-from ownlab.lab.journal.storage import journal_folder, journals_of_notebook, read_saved_position, write_saved_position
+from ownlab.lab.journal.storage import (
+    journal_folder,
+    journals_of_notebook,
+    read_journal_info,
+    read_saved_position,
+    write_saved_position,
+)
 from ownlab.lab.runtimes.state import is_runtime_alive
 from ownlab.text import text
 
@@ -25,7 +32,12 @@ T = TypeVar("T")
 
 # Seconds for which an unused journal stays in memory.
 CACHE_SECONDS = 60.0
-_CUT = "The runtime ended here without a reason: it was killed, or the machine went down."
+
+
+class NoJournalError(LabError):
+    """There is no such runtime, or it is a kernel that ownlab does not run: pages then save its outputs themselves."""
+
+    http_status = 404
 
 
 class Journal:
@@ -56,24 +68,35 @@ class Journal:
     def mark_saved(self, position: int) -> None:
         """Record that the notebook's file holds everything up to this number."""
         if self.folder.exists():  # it may have been removed by the user
-            write_saved_position(self.folder, position)
+            with suppress(OSError):  # a full disk: a position that is too low does no harm
+                write_saved_position(self.folder, position)
 
     def _reset(self) -> None:
-        self._state, self._tail, self._was_cut = JournalState(self._cell_bytes), Tail(self.folder), False
+        self._state, self._tail = JournalState(self._cell_bytes), Tail(self.folder)
+        self._is_complete = False  # its end was seen, and checked
 
     def _update(self) -> None:
         # Checked before reading: if the runtime was dead by then, its journal is complete.
         self.alive = is_runtime_alive(self.runtime)
-        if self._was_cut and self.alive:  # the supervisor was killed and restarted
+        if self._is_complete and self.alive:  # the supervisor was killed and restarted
             self._reset()
-        records = self._tail.read()
+        records = self._tail.read(final=not self.alive)
         if self._tail.reset:  # it was compacted meanwhile and is read from its beginning
-            self._state, self._was_cut = JournalState(self._cell_bytes), False
+            self._state, self._is_complete = JournalState(self._cell_bytes), False
         for record in records:
             self._state.add(record)
-        if not self.alive and not self._was_cut and self._state.ended is None:
-            self._state.cut(_CUT)
-            self._was_cut = True
+        if not self.alive and not self._is_complete:
+            self._check_end()
+            self._is_complete = True
+
+    def _check_end(self) -> None:
+        info, state = read_journal_info(self.folder), self._state
+        missing = max(0, info.last - state.position) if info else 0
+        if missing or (self._tail.unread_bytes and state.ended is None):
+            state.gaps.add_at_end(missing or 1, self._tail.unread_bytes)
+        if state.ended is None:
+            booted_at = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+            state.cut(Death("machine" if state.last_at < booted_at else "runtime"))
 
 
 class Journals:
@@ -110,7 +133,7 @@ class Journals:
     def journal(self, runtime: str) -> Journal:
         """The journal of a runtime. LabError if there is none."""
         if not journal_folder(runtime).is_dir():
-            raise LabError(text("Runtime {id} has no journal.", id=runtime))
+            raise NoJournalError(text("Runtime {id} has no journal.", id=runtime))
         with self._lock:
             if runtime not in self._known:
                 self._known[runtime] = Journal(runtime)

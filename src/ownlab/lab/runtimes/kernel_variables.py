@@ -8,8 +8,11 @@ from collections.abc import Mapping
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
+from ownlab.errors import InputError
+from ownlab.input_files import read_bytes
 from ownlab.lab.colab.detection import wants_colab
 from ownlab.lab.notebooks.parsing import parse_json
+from ownlab.lab.runtimes.state import runtime_folder
 from ownlab.text import text
 
 __all__ = ["colab_variables", "startup_failures", "startup_variables"]
@@ -18,7 +21,8 @@ __all__ = ["colab_variables", "startup_failures", "startup_variables"]
 def colab_variables(notebook: str, runtime: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return variables for a kernel of this notebook. Computed at each start: the notebook may have changed.
 
-    OWNLAB_COLAB is always there, "1" or "0"; the others only with "1".
+    OWNLAB_COLAB is always there, "1" or "0"; the others only with "1". The overlay is in the runtime's folder, and is
+    removed with it.
     """
     if not _wants_colab_mode(notebook):
         return {"OWNLAB_COLAB": "0"}
@@ -26,6 +30,7 @@ def colab_variables(notebook: str, runtime: str, environ: Mapping[str, str] = os
     return {
         "OWNLAB_COLAB": "1",
         "OWNLAB_CONTENT": str(content_folder(runtime, environ)),
+        "OWNLAB_OVERLAY": str(runtime_folder(runtime, environ) / "overlay"),
         "OWNLAB_DRIVE": options.drive_folder or str(drive_folder(environ)),
         "OWNLAB_DRIVE_REMOTE": options.drive_remote,
         "OWNLAB_HOST": sys.executable,
@@ -36,9 +41,8 @@ def _wants_colab_mode(notebook: str) -> bool:
     if not notebook.endswith(".ipynb"):
         return False
     try:
-        with open(notebook, "rb") as file:
-            parsed = parse_json(file.read())
-    except (OSError, ValueError, RecursionError):  # not saved yet, or damaged: opening it reports that
+        parsed = parse_json(read_bytes(notebook)) if os.path.isfile(notebook) else None
+    except (InputError, ValueError, RecursionError):  # not saved yet, or damaged: opening it reports that
         return False
     return isinstance(parsed, dict) and wants_colab(parsed)
 
@@ -58,4 +62,5 @@ def startup_failures(home: str) -> list[str]:
             lines = [line.rstrip("\n") for line in file if line.startswith(_LOG_PREFIX)]
     except OSError:  # the runtime is gone, with its log
         return []
-    return [text("The start-up script {failure}", failure=line[len(_LOG_PREFIX) :]) for line in lines]
+    failures = [line[len(_LOG_PREFIX) :].partition(" failed: ") for line in lines]
+    return [text("The start-up script {name} failed: {reason}", name=name, reason=why) for name, _, why in failures]

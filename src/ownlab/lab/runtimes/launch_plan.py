@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 
 from ownlab.config.limits import Limits
 from ownlab.config.settings import LabOptions
+from ownlab.errors import LabError
 from ownlab.lab.store.rows import CardRequest, Device
+from ownlab.lab.transport.endpoints import Endpoint, unix_endpoint
+from ownlab.text import text
 
 __all__ = ["Plan", "read_plan"]
 
@@ -26,9 +29,9 @@ class Plan(NamedTuple):
     label: str
     argv: list[str]  # starts the kernel; "{connection_file}" is replaced
     cwd: str
-    connection: dict[
-        str, Any
-    ]  # as a Jupyter connection file; port 0: any free port. With curve keys, clients must encrypt
+    # As a Jupyter connection file. transport "ipc": sockets in the folder above. "tcp": these ports, 0 for any free one; with
+    # curve keys, clients must encrypt and have the same keys.
+    connection: dict[str, Any]
     want: CardRequest = CardRequest()
     devices: tuple[Device, ...] = ()  # the candidates when this was written
     probe: list[str] | None = None  # prints the devices again, as JSON; None: they never change (a recorded machine)
@@ -41,6 +44,30 @@ class Plan(NamedTuple):
     host: str = ""  # the host that it runs on: several hosts may share a home
     journal: str = ""  # the folder of its journal; "": none is written
     cell_mb: int = LabOptions().cell_mb  # limit for the outputs that are kept of a cell
+    backlog_mb: int = LabOptions().backlog_mb  # output that waits in memory for a client that does not read
+    # The URLs of the control socket and of the journal socket; "" in plans of older versions: in the folder above.
+    control_url: str = ""
+    journal_url: str = ""
+    # Of a script, which is no kernel: the folder of its logs, in which its end is recorded. "": a kernel.
+    script_folder: str = ""
+
+    @property
+    def control_endpoint(self) -> Endpoint:
+        """Where commands are sent to."""
+        return Endpoint(self.control_url) if self.control_url else unix_endpoint(self.sockets, "control")
+
+    @property
+    def journal_endpoint(self) -> Endpoint:
+        """Where the journal is followed. On TCP it has the keys of the connection."""
+        if not self.journal_url:
+            return unix_endpoint(self.sockets, "line")
+        endpoint = Endpoint(self.journal_url)
+        if endpoint.is_unix:
+            return endpoint
+        keys = [str(self.connection.get(f"curve_{name}key") or "") for name in ("public", "secret")]
+        if not all(keys):
+            raise LabError(text("The journal is not served on TCP without keys: {url}.", url=self.journal_url))
+        return Endpoint(self.journal_url, *keys)
 
     def to_json(self) -> str:
         """The content of plan.json."""

@@ -12,15 +12,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ownlab.errors import LabError
+from ownlab.lab.runtimes.inventory import living_runtimes
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
-from ownlab.lab.runtimes.state import is_alive, read_state, runtime_folder
+from ownlab.lab.runtimes.state import is_alive, is_runtime_alive, plan_of, read_state, runtime_folder, state_of
+from ownlab.lab.store.locks_only import AnyStore
 from ownlab.lab.store.orphans import boot_id, runtime_of_process
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.store.store import Store
 from ownlab.lab.transport.control import send_command
+from ownlab.lab.transport.endpoints import Endpoint
 from ownlab.text import listing, text
 
 __all__ = [
+    "end_if_alive",
     "end_runtime",
     "extend_runtime",
     "find_runtime",
@@ -31,14 +34,16 @@ __all__ = [
 ]
 
 _ENDS_WITHIN = 10.0
+_BEGINS_TO_END_WITHIN = 5.0
+_RUNNING = ("waiting", "starting", "running", "dead")
 _MAY_NOT_STOP = "Runtime {id} belongs to {user}; only {user} or root may stop it."
 _MAY_NOT_EXTEND = "Runtime {id} belongs to {user}; only {user} or root may extend it."
 _ROOT_ONLY = "Runtime {id} belongs to {user}, who alone may stop or extend it."
 
 
-def find_runtime(store: Store, name: str) -> RuntimeRow:
+def find_runtime(store: AnyStore, name: str) -> RuntimeRow:
     """Find a runtime by its id, a prefix of it, or its notebook (with or without .ipynb). LabError if not exactly one."""
-    rows = [row for row in store.runtimes() if store.is_alive(row.id)]
+    rows = living_runtimes(store)
     matches = [row for row in rows if row.id == name] or [row for row in rows if name and row.id.startswith(name)]
     for notebook in (name, f"{name}.ipynb"):
         matches = matches or [row for row in rows if name and _is_notebook(row.notebook, notebook)]
@@ -51,13 +56,15 @@ def find_runtime(store: Store, name: str) -> RuntimeRow:
     raise LabError(text("There is no runtime {name}.", name=name), hint=text("`ownlab runtimes` lists them."))
 
 
-def stop_runtime(store: Store, runtime_id: str, *, now: bool = False, why: str = "it was stopped") -> RuntimeRow:
+def stop_runtime(
+    store: AnyStore, runtime_id: str, *, now: bool = False, why: str = text("it was stopped")
+) -> RuntimeRow:
     """Ask a runtime to end, after saving its work or immediately. Returns without waiting for its end."""
     row = _find_own(store, runtime_id, _MAY_NOT_STOP)
-    sockets = _sockets(row)
-    if sockets is not None:
+    control = _control_endpoint(row)
+    if control is not None:
         try:
-            send_command(sockets, "end", why=why, now=now)
+            send_command(control, "end", why=why, now=now)
         except LabError:
             if not _signal(row, now):  # it does not answer, perhaps because it has just ended
                 raise
@@ -69,16 +76,16 @@ def stop_runtime(store: Store, runtime_id: str, *, now: bool = False, why: str =
     return row
 
 
-def extend_runtime(store: Store, runtime_id: str) -> dict[str, Any]:
+def extend_runtime(store: AnyStore, runtime_id: str) -> dict[str, Any]:
     """Postpone the end that a limit has set. Return the supervisor's answer (ends_at, ends_why)."""
     row = _find_own(store, runtime_id, _MAY_NOT_EXTEND)
-    sockets = _sockets(row)
-    if sockets is None:
+    control = _control_endpoint(row)
+    if control is None:
         message = text(
             "Runtime {id} can only be extended by {user}, from the account that started it.", id=row.id, user=row.person
         )
         raise LabError(message)
-    return send_command(sockets, "extend")
+    return send_command(control, "extend")
 
 
 def send_signal(process: Mapping[str, int] | None, signum: int, *, group: bool = False) -> None:
@@ -97,7 +104,7 @@ def end_runtime(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> 
     state = read_state(plan.home) or {}
     if is_alive(state.get("supervisor")):
         try:
-            send_command(plan.sockets, "end", why=why, now=True)
+            send_command(plan.control_endpoint, "end", why=why, now=True)
         except LabError:  # it does not answer: send a signal instead
             send_signal(state.get("supervisor"), signal.SIGTERM)
     if child is not None and child.stdin is not None:
@@ -118,13 +125,24 @@ def end_runtime(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> 
     remove_folders(plan)
 
 
+def end_if_alive(runtime: str, why: str) -> None:
+    """End a runtime that was to end, but does not. Waits for one that is ending."""
+    plan = plan_of(runtime)
+    if plan is None or plan.host not in ("", os.uname().nodename):
+        return
+    if not wait_until(
+        _BEGINS_TO_END_WITHIN, lambda: state_of(runtime) not in _RUNNING or not is_runtime_alive(runtime)
+    ):
+        end_runtime(plan, None, why)
+
+
 def remove_folders(plan: Plan) -> None:
     """Remove the runtime's folders, after its processes have ended."""
     for folder in {plan.home, plan.sockets} - {""}:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _find_own(store: Store, runtime_id: str, refusal: str) -> RuntimeRow:
+def _find_own(store: AnyStore, runtime_id: str, refusal: str) -> RuntimeRow:
     row = find_runtime(store, runtime_id)
     if os.geteuid() not in (0, row.uid):
         raise LabError(text(refusal if row.uid else _ROOT_ONLY, id=row.id, user=row.person))
@@ -135,13 +153,13 @@ def _is_notebook(path: str, name: str) -> bool:
     return bool(path) and (path == name or path.endswith("/" + name))
 
 
-def _sockets(row: RuntimeRow) -> str | None:
-    """The folder of its control socket; None if we cannot know it: another user's, or another OWNLAB_HOME."""
+def _control_endpoint(row: RuntimeRow) -> Endpoint | None:
+    """Where its commands are sent to; None if we cannot know it: another user's, or another OWNLAB_HOME."""
     if row.uid != os.geteuid():
         return None
     try:
-        return read_plan(str(runtime_folder(row.id) / "plan.json")).sockets
-    except FileNotFoundError:
+        return read_plan(str(runtime_folder(row.id) / "plan.json")).control_endpoint
+    except (OSError, ValueError, KeyError, TypeError):  # it is gone, or damaged
         return None
 
 

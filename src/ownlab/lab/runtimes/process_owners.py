@@ -9,8 +9,8 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import StoreError
 from ownlab.instruments.top.records import Owner
 from ownlab.lab.store.location import choose_store
+from ownlab.lab.store.locks_only import AnyStore, open_any
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.store.store import Store
 from ownlab.processes.procfs import process_started
 
 __all__ = ["StoreOwners", "owners_of"]
@@ -31,12 +31,13 @@ class StoreOwners:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
-        self._store: Store | None = None
+        self._store: AnyStore | None = None
 
     def __call__(self) -> dict[int, Owner]:
         """The processes of runtimes now; none if the store cannot be read."""
         try:
-            if self._store is None:
+            if self._store is None or self._store.trouble or not self._store.is_current():
+                self.close()
                 self._store = _open(self._environ)
             return owners_of(self._store.runtimes()) if self._store is not None else {}
         except StoreError:
@@ -46,8 +47,9 @@ class StoreOwners:
         """Close the store."""
         if self._store is not None:
             self._store.close()
+            self._store = None
 
 
-def _open(environ: Mapping[str, str]) -> Store | None:
+def _open(environ: Mapping[str, str]) -> AnyStore | None:
     folder = choose_store(resolve_lab_options(environ=environ), environ).folder
-    return Store.open(folder, create=False) if os.path.exists(os.path.join(folder, "db")) else None
+    return open_any(folder, create=False) if os.path.exists(folder) else None

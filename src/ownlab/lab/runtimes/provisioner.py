@@ -25,7 +25,7 @@ from ownlab.lab.runtimes import operations, start, state
 from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.transport.control import NotAnswering, send_command
-from ownlab.text import text
+from ownlab.text import sentence, sentences, text
 
 __all__ = ["OwnlabProvisioner"]
 
@@ -62,7 +62,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Called before each launch. No connection file is written here: the supervisor binds its ports itself."""
-        kwargs.pop("transport_encryption", None)  # clients must always encrypt
+        kwargs.pop("transport_encryption", None)  # `_new_connection` reads it from the manager
         return await super().pre_launch(cmd=[], **kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
@@ -80,7 +80,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         finally:
             self.launching = False
         self.managed = True
-        self.connection_info = _to_jupyter(now["connection"])
+        self._use_connection(now["connection"])
         return self.connection_info
 
     async def poll(self) -> int | None:
@@ -150,7 +150,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         if now is None or not state.is_alive(now.get("supervisor")):
             raise LabError(text("Runtime {id} has ended.", id=self.kernel_id))
         self.plan = read_plan(os.path.join(home, "plan.json"))
-        self.connection_info = _to_jupyter(now["connection"])
+        self._use_connection(now["connection"])
         self.managed = True
 
     def resolve_path(self, path: str) -> str | None:
@@ -167,11 +167,10 @@ class OwnlabProvisioner(KernelProvisionerBase):
     ) -> dict[str, Any]:
         """Start a supervisor. Only our own server detaches kernels and lets them wait for a card."""
         lab: str | None = getattr(self._kernels(), "ownlab_lab", None)
-        session = getattr(self.parent, "session", None)
         plan = start.make_plan(
             str(self.kernel_spec.metadata["ownlab"]["name"]),
             runtime=str(self.kernel_id),
-            connection=connection or start.new_connection(session.key.decode() if session is not None else ""),
+            connection=connection or self._new_connection(),
             cwd=cwd,
             detached=lab is not None,
             wait=lab is not None,
@@ -198,7 +197,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
             try:
                 colab = colab_variables(env.get(_SESSION, ""), plan.runtime, env)
                 changes = {**self._changes(env), **colab, **startup_variables(env)}
-                send_command(plan.sockets, "relaunch", timeout=_START_SECONDS, env=changes, cwd=cwd)
+                send_command(plan.control_endpoint, "relaunch", timeout=_START_SECONDS, env=changes, cwd=cwd)
             except NotAnswering:  # it is ending, for example because its keeper was killed
                 return self._replace_supervisor(plan, env, cwd)
         return start.wait_until_started(plan, _START_SECONDS, _children.get(plan.runtime))
@@ -228,7 +227,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
                 self.managed = False  # there is no kernel to wait for: `cleanup` ends the runtime, or leaves it waiting
             return
         try:
-            await asyncio.to_thread(send_command, self.plan.sockets, command, **values)
+            await asyncio.to_thread(send_command, self.plan.control_endpoint, command, **values)
         except LabError as exc:
             self.log.warning("%s", exc.message)
             if fallback is not None:
@@ -243,6 +242,19 @@ class OwnlabProvisioner(KernelProvisionerBase):
             return {_SESSION: env[_SESSION]} if _SESSION in env else {}
         return {name: value for name, value in env.items() if self.first_env.get(name) != value}
 
+    def _new_connection(self) -> dict[str, Any]:
+        """Unix sockets, which their folder protects; TCP for a client that insists on encryption."""
+        session = getattr(self.parent, "session", None)
+        key = session.key.decode() if session is not None else ""
+        required = str(getattr(self.parent, "transport_encryption", "")).lower() == "required"
+        return start.tcp_connection(key) if required else start.new_connection(key)
+
+    def _use_connection(self, connection: Mapping[str, Any]) -> None:
+        self.connection_info = _to_jupyter(connection)
+        if self.parent is not None:
+            # KernelManager removes Unix sockets at every restart. These belong to the supervisor, which removes them at its end.
+            self.parent.cleanup_ipc_files = _keep_sockets
+
     def _kernels(self) -> MultiKernelManager | None:
         owner = getattr(self.parent, "parent", None)
         return owner if isinstance(owner, MultiKernelManager) else None
@@ -251,14 +263,18 @@ class OwnlabProvisioner(KernelProvisionerBase):
         """Raise our error: unchanged for programs, as RestError for a server, so that its message reaches the page."""
         if self._kernels() is None:
             raise error
-        parts = [part.rstrip(".") for part in (error.message, error.hint) if part]
-        raise RestError(error.http_status, ". ".join(parts) + ".") from error
+        message = sentences(*(sentence(part) for part in (error.message, error.hint) if part))
+        raise RestError(error.http_status, message) from error
 
 
 def _to_jupyter(connection: Mapping[str, Any]) -> KernelConnectionInfo:
     """The HMAC key as bytes, the curve keys as text: otherwise KernelManager considers them different from its own."""
     info: KernelConnectionInfo = {**connection, "key": connection["key"].encode()}  # type: ignore[typeddict-item]
     return info
+
+
+def _keep_sockets() -> None:
+    """Leave the sockets of a supervisor where they are."""
 
 
 def _decode(key: Any) -> str:

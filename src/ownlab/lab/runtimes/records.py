@@ -126,6 +126,8 @@ class HostState(Struct, frozen=True):
     memory: int | None
     memory_used: int | None
     cores: int | None = None
+    disk: int | None = None  # the size of the file system with the lab's folder
+    disk_used: int | None = None
 
 
 class CardPoint(Struct, frozen=True):

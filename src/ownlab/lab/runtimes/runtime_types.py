@@ -17,7 +17,7 @@ from ownlab.lab.runtimes.records import ListedType, RuntimeType, TypeList
 from ownlab.lab.store.rows import Device
 from ownlab.units import PARTS
 
-__all__ = ["current_types", "list_types", "refresh_specs", "runtime_types"]
+__all__ = ["current_types", "custom_type", "list_types", "refresh_specs", "runtime_types"]
 
 # Number of shares -> how a label and a name write one of them.
 _FRACTIONS = {2: ("½", "half"), 3: ("⅓", "third"), 4: ("¼", "quarter"), 6: ("⅙", "sixth"), 12: ("1/12", "twelfth")}
@@ -38,35 +38,52 @@ def runtime_types(
 ) -> tuple[RuntimeType, ...]:
     """Return every type that this machine can start, in the order in which they are offered.
 
-    Environments whose interpreter is gone are left out.
+    Environments whose interpreter is gone are left out. Until the default environment is built, ownlab's own stands in.
     """
     resources = [_Resources("CPU", "cpu")]
     for kind in sorted({device.name for device in devices}):
         resources += _resources_of(kind, [device for device in devices if device.name == kind], options.shares)
     types: list[RuntimeType] = []
     taken: set[str] = set()
-    there = [environment for environment in environments if environment.is_there]
-    for environment in (Environment(DEFAULT, own_python()), *there):
+    there = {environment.name: environment for environment in environments if environment.is_there}
+    default = there.pop(DEFAULT, Environment(DEFAULT, own_python()))
+    for environment in (default, *there.values()):
         own = environment.name == DEFAULT
         for resource in resources:
             name = _unique("ownlab-" + ("" if own else f"{environment.name}-") + resource.slug, taken)
-            types.append(
-                RuntimeType(
-                    name=name,
-                    label=f"{'Python 3' if own else environment.name} ({resource.label})",
-                    environment=environment.name,
-                    python=environment.python,
-                    kind=resource.kind,
-                    cards=resource.cards,
-                    parts=resource.parts,
-                    units_per_hour=options.units_for(resource.kind, resource.cards, resource.parts),
-                )
-            )
+            types.append(_runtime_type(environment, resource, name, options))
     return tuple(types)
 
 
+def custom_type(environment: Environment, kind: str | None, cards: int, parts: int, options: LabOptions) -> RuntimeType:
+    """A type with any number of cards. It need not be on the list: a run may ask for three."""
+    resource = _Resources("CPU", "cpu")
+    if kind is not None:
+        mark, word = (str(cards), str(cards)) if parts == PARTS else _FRACTIONS[PARTS // parts]
+        resource = _Resources(f"{mark} × {kind}", f"{word}-{_slug(kind)}", kind, cards, parts)
+    prefix = "" if environment.name == DEFAULT else f"{environment.name}-"
+    return _runtime_type(environment, resource, f"ownlab-{prefix}{resource.slug}", options)
+
+
+def _runtime_type(environment: Environment, resource: _Resources, name: str, options: LabOptions) -> RuntimeType:
+    return RuntimeType(
+        name=name,
+        label=f"{'Python 3' if environment.name == DEFAULT else environment.name} ({resource.label})",
+        environment=environment.name,
+        python=environment.python,
+        kind=resource.kind,
+        cards=resource.cards,
+        parts=resource.parts,
+        units_per_hour=options.units_for(resource.kind, resource.cards, resource.parts),
+    )
+
+
+def _slug(kind: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-") or "card"
+
+
 def _resources_of(kind: str, devices: Sequence[Device], shares: Sequence[int]) -> Iterator[_Resources]:
-    slug = re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-") or "card"
+    slug = _slug(kind)
     yield _Resources(f"1 × {kind}", f"1-{slug}", kind, 1)
     if not all(device.whole_only for device in devices):
         for share in shares:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from collections.abc import Mapping, Sequence
 
@@ -14,11 +13,12 @@ from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
 from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
+from ownlab.lab.runtimes.inventory import is_living, person, runtimes_with_a_folder
 from ownlab.lab.runtimes.live_usage import LiveUsage
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
 from ownlab.lab.store.lease_scheduler import Holding, allocate, check_possible, explain_wait
+from ownlab.lab.store.locks_only import AnyStore
 from ownlab.lab.store.rows import CardRequest, Device, Lease, RuntimeRow
-from ownlab.lab.store.store import Store
 from ownlab.text import text
 from ownlab.units import PARTS, format_seconds
 
@@ -68,7 +68,7 @@ class _StoreView:
 
 
 def take_snapshot(
-    store: Store,
+    store: AnyStore,
     devices: Sequence[Device],
     options: LabOptions,
     types: Sequence[RuntimeType],
@@ -79,18 +79,19 @@ def take_snapshot(
     history: Sequence[Point] = (),
 ) -> Snapshot:
     """Take a snapshot. `labs` maps the id of each lab to its folder. Dead runtimes are reaped first."""
-    warnings = [*notices, *usage.notices]
+    warnings = [*notices, *usage.notices, *([store.trouble] if store.trouble else ())]
+    limits = limits_of(options)
     try:
         store.reap()
+        limits = stricter(limits, store.limits())
     except StoreError as exc:  # the rest can still be shown
         warnings.append(exc.message)
-    limits = stricter(limits_of(options), store.limits())
-    view = _StoreView(store.runtimes(), store.leases(), devices)
+    view = _view(store, devices)
     warnings += [notice for row in view.rows.values() if (notice := _journal_warning(row))]
-    quota_reason = _quota_reason(store, limits)
+    quota_reason = _why_no_card(store, limits)
     return Snapshot(
         at=usage.at,
-        person=_person(),
+        person=person(),
         store=str(store.folder),
         shared=store.shared,
         runtimes=tuple(_runtime(row, view, store, limits, usage, labs or {}) for row in view.rows.values()),
@@ -103,13 +104,18 @@ def take_snapshot(
 
 
 def with_availability(
-    types: Sequence[RuntimeType], store: Store, devices: Sequence[Device], options: LabOptions
+    types: Sequence[RuntimeType], store: AnyStore, devices: Sequence[Device], options: LabOptions
 ) -> tuple[RuntimeType, ...]:
     """Return the types, each with whether it can start now."""
     store.reap()
-    view = _StoreView(store.runtimes(), store.leases(), devices)
-    quota_reason = _quota_reason(store, stricter(limits_of(options), store.limits()))
+    view = _view(store, devices)
+    quota_reason = _why_no_card(store, stricter(limits_of(options), store.limits()))
     return tuple(_type(each, view, quota_reason) for each in types)
+
+
+def _view(store: AnyStore, devices: Sequence[Device]) -> _StoreView:
+    rows = store.runtimes()
+    return _StoreView([*rows, *runtimes_with_a_folder({row.id for row in rows})], store.leases(), devices)
 
 
 def _journal_warning(row: RuntimeRow) -> str:
@@ -124,14 +130,14 @@ def _journal_warning(row: RuntimeRow) -> str:
 
 
 def _runtime(
-    row: RuntimeRow, view: _StoreView, store: Store, limits: Limits, usage: LiveUsage, labs: Mapping[str, str]
+    row: RuntimeRow, view: _StoreView, store: AnyStore, limits: Limits, usage: LiveUsage, labs: Mapping[str, str]
 ) -> Runtime:
     now = time.time()
     place = view.place(row)
     shares = tuple(_share(lease, row, view, usage) for lease in view.leases if lease.runtime == row.id)
     vram = [share.vram for share in shares if share.vram is not None]
     busy = [share.utilisation for share in shares if share.utilisation is not None]
-    alive = store.is_alive(row.id)
+    alive = is_living(store, row)
     why = view.why_taken(row.want, place - 1) if place is not None else ""
     return Runtime(
         id=row.id,
@@ -196,7 +202,7 @@ def _card(device: Device, view: _StoreView, usage: LiveUsage) -> CardState:
         memory=device.memory,
         memory_used=reading.memory_used,
         utilisation=None if reading.utilisation is None else round(reading.utilisation),
-        free_parts=0 if device.strangers else PARTS - view.booked[device.uuid],
+        free_parts=0 if device.strangers else max(0, PARTS - view.booked[device.uuid]),
         holders=tuple(_holder(lease, view) for lease in view.leases if lease.device == device.uuid),
         strangers=device.strangers,
         saturation=reading.saturation,
@@ -220,7 +226,10 @@ def _type(kind: RuntimeType, view: _StoreView, quota_reason: str) -> RuntimeType
     return replace(kind, free=not why_not, why_not=why_not)
 
 
-def _quota_reason(store: Store, limits: Limits) -> str:
+def _why_no_card(store: AnyStore, limits: Limits) -> str:
+    """Why this user gets no card at all; "" if that is not so."""
+    if store.trouble:
+        return text("the store cannot be used")
     quota = limits.card_seconds_per_week
     if quota is None or store.card_seconds_this_week(os.geteuid()) < quota:
         return ""
@@ -229,10 +238,3 @@ def _quota_reason(store: Store, limits: Limits) -> str:
 
 def _since(row: RuntimeRow) -> float:
     return row.started_at if row.started_at is not None else row.queued_at
-
-
-def _person() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a user without a name, as in containers
-        return f"uid {os.geteuid()}"

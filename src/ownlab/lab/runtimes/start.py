@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import zmq
-
 from ownlab.atomic_files import replace_file
 from ownlab.config.limits import Limits, limits_of, stricter
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder, state_folder
 from ownlab.config.settings import LabOptions
-from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError
+from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError, StoreError
 from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
 from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
@@ -29,16 +27,27 @@ from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.operations import end_runtime, remove_folders
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.runtimes.state import read_state, runtime_folder
+from ownlab.lab.store.errors import store_errors
+from ownlab.lab.store.layout import layout_of
 from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import CardRequest
-from ownlab.lab.store.store import Store
+from ownlab.lab.transport.endpoints import JUPYTER_CHANNELS, unix_endpoint
 from ownlab.processes.runner import describe_exit
 from ownlab.text import Text, listing, sentence, text
 
-__all__ = ["find_type", "make_plan", "new_connection", "start_supervisor", "wait_until_started"]
+__all__ = [
+    "find_type",
+    "make_plan",
+    "make_script_plan",
+    "new_connection",
+    "start_supervisor",
+    "tcp_connection",
+    "wait_until_started",
+]
 
-_LAUNCH = Path(__file__).resolve().parents[3] / "ownlab_guest" / "kernel" / "launch.py"
-_CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
+_GUEST = Path(__file__).resolve().parents[3] / "ownlab_guest"
+_LAUNCH = _GUEST / "kernel" / "launch.py"
+_LAUNCH_SCRIPT = _GUEST / "training" / "launcher.py"
 # A socket's path has at most 107 bytes (unix(7)); this leaves room for our file names.
 _LONGEST_HOME = 80
 # Seconds in which a kernel that cannot work (no ipykernel, a broken environment) has failed.
@@ -62,36 +71,86 @@ def make_plan(
     """Write the plan of a new runtime into its new folder.
 
     `env` says where things are (OWNLAB_HOME, …). A journal is written for the runtimes of a lab, and for others if
-    `journal` is set. Without a `connection`, any free ports are used, and clients must encrypt.
+    `journal` is set. Without a `connection`, clients use Unix sockets in the runtime's folder.
     """
     options = resolve_lab_options(environ=env)
     types = read_specs(kernels_folder(env))
     kind = find_type(type_name, types)
+    plan = _plan(
+        kind,
+        options,
+        env,
+        hides_others=_beside_nvidia(types),
+        runtime=runtime,
+        argv=[kind.python, str(_LAUNCH), "-f", "{connection_file}", *extra_arguments],
+        cwd=cwd,
+        connection=dict(new_connection() if connection is None else connection),
+        lab=lab,
+        notebook=notebook,
+        detached=detached,
+        wait=wait,
+        journal=str(state_folder(env) / "journals" / runtime) if lab or journal else "",
+    )
+    return _write(plan)
+
+
+def make_script_plan(
+    kind: RuntimeType,
+    script: Sequence[str],
+    *,
+    runtime: str,
+    ranks: int,
+    folder: str,
+    name: str,
+    cwd: str,
+    env: Mapping[str, str] = os.environ,
+    detached: bool = False,
+    wait: bool = True,
+) -> Plan:
+    """Write the plan of a runtime that runs a script, and no kernel, into its new folder.
+
+    `script` is its path, or -m and a module, with its arguments; `folder` gets its logs; `name` is shown as its notebook.
+    """
+    options = resolve_lab_options(environ=env)
+    plan = _plan(
+        kind,
+        options,
+        env,
+        hides_others=True,
+        runtime=runtime,
+        argv=[kind.python, str(_LAUNCH_SCRIPT), folder, str(ranks), *script],
+        cwd=cwd,
+        connection=new_connection(),
+        notebook=name,
+        detached=detached,
+        wait=wait,
+        script_folder=folder,
+    )
+    return _write(plan)
+
+
+def _plan(
+    kind: RuntimeType, options: LabOptions, env: Mapping[str, str], *, runtime: str, hides_others: bool, **fields: Any
+) -> Plan:
+    """The part of a plan that follows from the runtime type. `hides_others`: there may be cards of several vendors."""
     folder = choose_store(options, env).folder
-    plan = Plan(
+    return Plan(
         runtime=runtime,
         home=str(runtime_folder(runtime, env)),
         sockets="",
         store=folder,
         type=kind.name,
         label=kind.label,
-        argv=[kind.python, str(_LAUNCH), "-f", "{connection_file}", *extra_arguments],
-        cwd=cwd,
-        connection=dict(new_connection() if connection is None else connection),
         want=CardRequest(kind.kind, kind.cards, kind.parts) if kind.kind else CardRequest(),
-        devices=read_devices(env) if kind.kind or _beside_nvidia(types) else (),
+        devices=read_devices(env) if kind.kind or hides_others else (),
         probe=probe_argv(env, store=folder) if kind.kind else None,
-        lab=lab,
-        notebook=notebook,
-        detached=detached,
-        wait=wait,
-        limits=_limits(options, folder),
+        limits=_limits(options, folder, with_cards=kind.kind is not None),
         units_per_hour=kind.units_per_hour,
         host=os.uname().nodename,
-        journal=str(state_folder(env) / "journals" / runtime) if lab or journal else "",
         cell_mb=options.cell_mb,
+        backlog_mb=options.backlog_mb,
+        **fields,
     )
-    return _write(plan)
 
 
 def _write(plan: Plan) -> Plan:
@@ -110,6 +169,8 @@ def _write(plan: Plan) -> Plan:
     short = len(os.fsencode(plan.home)) <= _LONGEST_HOME
     try:
         plan = plan._replace(sockets=plan.home if short else tempfile.mkdtemp(prefix="ownlab-", dir="/tmp"))
+        control, journal = unix_endpoint(plan.sockets, "control"), unix_endpoint(plan.sockets, "line")
+        plan = plan._replace(control_url=control.url, journal_url=journal.url)
         replace_file(os.path.join(plan.home, "plan.json"), plan.to_json())
     except OSError as exc:
         remove_folders(plan)
@@ -149,17 +210,23 @@ def _beside_nvidia(types: Sequence[RuntimeType]) -> bool:
 
 
 def new_connection(key: str = "") -> dict[str, Any]:
-    """A connection on loopback with any free ports, and new keys."""
-    public, secret = zmq.curve_keypair()
+    """A connection on Unix sockets in the runtime's folder, with a new key to sign messages if none is given."""
     return {
-        "transport": "tcp",
-        "ip": "127.0.0.1",
-        **{f"{channel}_port": 0 for channel in _CHANNELS},
+        "transport": "ipc",
+        "ip": "",
+        **{f"{channel}_port": 0 for channel in JUPYTER_CHANNELS},
         "signature_scheme": "hmac-sha256",
         "key": key or secrets.token_hex(32),
-        "curve_publickey": public.decode(),
-        "curve_secretkey": secret.decode(),
     }
+
+
+def tcp_connection(key: str = "", ip: str = "127.0.0.1") -> dict[str, Any]:
+    """An encrypted connection on any free ports, for clients that cannot use Unix sockets. It has the keys of both sides."""
+    import zmq
+
+    public, secret = zmq.curve_keypair()
+    keys = {"curve_publickey": public.decode(), "curve_secretkey": secret.decode()}
+    return {**new_connection(key), "transport": "tcp", "ip": ip, **keys}
 
 
 def start_supervisor(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -218,13 +285,13 @@ def wait_until_started(
             seconds=deadline,
         )
     )
-    end_runtime(plan, child, "it did not start in time")
+    end_runtime(plan, child, text("it did not start in time"))
     raise error
 
 
 def _may_be_used(plan: Plan, now: Mapping[str, Any], *, patient: bool) -> bool:
     """Whether clients can connect and the kernel has sent a message, or has lived for so long that it will."""
-    if not all(now["connection"][f"{channel}_port"] for channel in _CHANNELS):
+    if not all(now["connection"][f"{channel}_port"] for channel in JUPYTER_CHANNELS):
         return False
     if now["state"] == "waiting":
         return plan.wait
@@ -232,13 +299,13 @@ def _may_be_used(plan: Plan, now: Mapping[str, Any], *, patient: bool) -> bool:
 
 
 def _failure(plan: Plan, child: subprocess.Popen[bytes] | None, now: Mapping[str, Any]) -> LabError | CardsTaken:
-    reason = str(now.get("reason") or text("its kernel ended immediately"))
+    reason: str = now.get("reason") or text("its kernel ended immediately")
     error: LabError | CardsTaken
     if now.get("state") == "refused":
         error = CardsTaken(reason, hint=text("`ownlab runtimes` shows who holds which card."))
     else:
         error = LabError(text("The runtime {label} did not start: {reason}", label=plan.label, reason=sentence(reason)))
-    end_runtime(plan, child, "it did not start")
+    end_runtime(plan, child, text("it did not start"))
     return error
 
 
@@ -250,6 +317,12 @@ def _with_log(plan: Plan, template: str, template_with_line: str, **values: Any)
     return text(template_with_line if line else template, label=plan.label, line=line, **values)
 
 
-def _limits(options: LabOptions, store: str) -> Limits:
-    with Store.open(store) as opened:
-        return stricter(limits_of(options), opened.limits())
+def _limits(options: LabOptions, store: str, *, with_cards: bool) -> Limits:
+    """The user's own limits and the administrator's. Without cards, a damaged store is no reason not to start."""
+    try:
+        with store_errors(store):
+            return stricter(limits_of(options), layout_of(store).limits())
+    except StoreError:
+        if with_cards:
+            raise
+        return limits_of(options)

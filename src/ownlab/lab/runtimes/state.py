@@ -11,13 +11,13 @@ from typing import Any
 from ownlab.config.paths import state_folder
 from ownlab.errors import LabError, StoreError
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
-from ownlab.lab.transport.journal_protocol import journal_address
 from ownlab.processes.procfs import read_stat
-from ownlab.text import text
+from ownlab.text import text, unpack_texts
 
 __all__ = [
     "all_plans",
     "is_alive",
+    "is_locked",
     "is_run_below",
     "is_runtime_alive",
     "kernel_exit_code",
@@ -38,7 +38,7 @@ def read_state(home: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return what the supervisor wrote last; None if there is nothing yet, or the runtime is gone."""
     try:
         with open(os.path.join(home, "state.json"), encoding="utf-8") as file:
-            state: dict[str, Any] = json.load(file)
+            state: dict[str, Any] = unpack_texts(json.load(file))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as exc:
@@ -100,7 +100,8 @@ def plan_with_journal_socket(runtime: str) -> Plan | None:
     plan = plan_of(runtime)
     if plan is None or not plan.journal:
         return None
-    return plan if os.path.exists(journal_address(plan.sockets).removeprefix("ipc://")) else None
+    endpoint = plan.journal_endpoint
+    return plan if not endpoint.is_unix or os.path.exists(endpoint.path) else None
 
 
 def is_runtime_alive(runtime: str) -> bool:
@@ -114,7 +115,7 @@ def is_runtime_alive(runtime: str) -> bool:
         state = read_state(plan.home)
     except LabError:
         return True
-    return is_alive(state.get("supervisor")) if state and state.get("supervisor") else _is_locked(plan)
+    return is_alive(state.get("supervisor")) if state and state.get("supervisor") else is_locked(plan)
 
 
 def _runtimes_folder() -> Path:
@@ -131,11 +132,13 @@ def _read_plan(home: Path) -> Plan | None:
         return None
 
 
-def _is_locked(plan: Plan) -> bool:
-    from ownlab.lab.store.store import Store
+def is_locked(plan: Plan) -> bool:
+    """Whether a process of the runtime holds its lock; True if that cannot be told."""
+    from ownlab.lab.store import locks
+    from ownlab.lab.store.layout import lock_path
 
     try:
-        with Store.open(plan.store, create=False) as store:
-            return store.is_alive(plan.runtime)
-    except StoreError:
+        beside = os.path.join(plan.home, f"{plan.runtime}.lock")  # used if the store's folder cannot be
+        return locks.is_held(lock_path(plan.store, plan.runtime)) or locks.is_held(beside)
+    except (OSError, StoreError):
         return True

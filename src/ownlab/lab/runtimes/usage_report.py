@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from ownlab.config.limits import Limits
 from ownlab.lab.runtimes.records import Usage, UsageLine
+from ownlab.lab.store.locks_only import AnyStore
 from ownlab.lab.store.rows import UsageRow
-from ownlab.lab.store.store import Store
 
 __all__ = ["usage_report"]
 
@@ -16,7 +16,7 @@ _HOUR = 3600.0
 
 
 def usage_report(
-    store: Store, weeks: int = 4, limits: Limits | None = None, *, today: datetime.date | None = None
+    store: AnyStore, weeks: int = 4, limits: Limits | None = None, *, today: datetime.date | None = None
 ) -> Usage:
     """Report the last `weeks` weeks (UTC) including this one, newest first: each person's total, then their notebooks.
 

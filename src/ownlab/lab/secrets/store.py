@@ -36,6 +36,7 @@ __all__ = [
     "SecretNotFound",
     "SecretValue",
     "check_name",
+    "find_own_secret",
     "forget_notebook",
     "grant",
     "list_secrets",
@@ -197,6 +198,17 @@ def read_secret(name: str, notebooks: Iterable[str], environ: Mapping[str, str] 
     paths = [path for path in notebooks if path]
     if not any(_real_path(path) in entry.notebooks for path in paths):
         raise _not_granted(name, paths)
+    return _value(entry, environ)
+
+
+def find_own_secret(name: str, environ: Mapping[str, str] = os.environ) -> SecretValue | None:
+    """Return the value for a command of the person it belongs to, which needs no grant; None if there is no such secret."""
+    entry = _load(environ).get(name)
+    return None if entry is None else _value(entry, environ)
+
+
+def _value(entry: _Entry, environ: Mapping[str, str]) -> SecretValue:
+    name = entry.name
     if entry.value is not None:
         return SecretValue(entry.value)
     keyring = find_keyring(_service(environ))

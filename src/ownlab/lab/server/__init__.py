@@ -2,13 +2,15 @@
 
 Start-up: `__main__` and `app` start JupyterLab with our classes; `extension` adds the routes and background tasks.
 
-Kernels: `kernels` is Jupyter's kernel manager for runtimes, `adoption` finds runtimes that outlived their server,
+Kernels: `kernels` is Jupyter's kernel manager for runtimes, `kernel_restarter` restarts those that died, `adoption` finds runtimes that outlived their server,
 `sessions` and `kernelspecs` replace Jupyter's own, `kernel_activity` knows which kernels are busy.
 
-A page's websocket to its kernel: `connection` accepts it, `page_stream` sends the journal to it, `busy_replies` answers
+A page's websocket to its kernel: `connection` accepts it, `page_stream` sends the journal to it, `attachment` describes
+what ran before, `busy_replies` answers
 in place of a busy kernel, `kernel_messages` encodes messages.
 
-Notebook files: `contents` and `contents_handlers` open and save them, `autosave` saves closed notebooks,
+Notebook files: `merged_contents`, `contents` and `contents_handlers` open and save them, `edits` and `edit_handlers` take what
+pages type, `history` serves versions, `autosave` saves outputs,
 `recent_writes` keeps JupyterLab from asking about files that autosave wrote, `drive` serves the user's drive.
 
 The page's API: `routes` has the table of all routes, `snapshot_service` and `machine_reader` read runtimes and cards,

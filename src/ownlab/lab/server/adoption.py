@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_server.services.sessions.sessionmanager import ModelName
 
-from ownlab.errors import LabError, StoreError
+from ownlab.errors import LabError
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.operations import remove_folders
-from ownlab.lab.runtimes.state import all_plans, is_run_below, read_state
+from ownlab.lab.runtimes.state import all_plans, is_locked, is_run_below, is_runtime_alive, read_state
 from ownlab.lab.transport.control import send_command
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def _read_statuses(plans: Sequence[Plan]) -> dict[str, dict[str, Any] | None]:
 
 def remove_dead(plans: Iterable[Plan]) -> None:
     """Remove what dead runtimes left behind: folders, rows in the store, locks, processes."""
-    from ownlab.lab.store.store import Store
+    from ownlab.lab.store.locks_only import open_any
 
     plans = list(plans)
     for folder in {plan.store for plan in plans}:
-        with Store.open(folder, create=False) as store:
+        with open_any(folder, create=False) as store:
             store.reap()
     for plan in plans:
         remove_folders(plan)
@@ -96,20 +96,10 @@ def remove_dead(plans: Iterable[Plan]) -> None:
 def _read_status(plan: Plan) -> dict[str, Any] | None:
     """Return the status of a runtime; None if it is dead."""
     try:
-        return send_command(plan.sockets, "status", timeout=_STATUS_SECONDS)
+        return send_command(plan.control_endpoint, "status", timeout=_STATUS_SECONDS)
     except LabError:
         # Suspended or gone: its lock tells which.
-        return read_state(plan.home) if _is_alive(plan) else None
-
-
-def _is_alive(plan: Plan) -> bool:
-    from ownlab.lab.store.store import Store
-
-    try:
-        with Store.open(plan.store, create=False) as store:
-            return store.is_alive(plan.runtime)
-    except StoreError:
-        return True  # unknown: do not touch it
+        return read_state(plan.home) if is_runtime_alive(plan.runtime) or is_locked(plan) else None
 
 
 class RuntimeAdopter:

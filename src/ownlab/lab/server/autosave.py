@@ -1,4 +1,4 @@
-"""Autosave of closed notebooks: writes the outputs of kernels into notebook files that no page has open.
+"""Autosave of outputs: writes what kernels sent into notebook files, also while no page is open.
 
 It also removes journals and /content folders that are no longer needed.
 """
@@ -27,6 +27,7 @@ from ownlab.lab.journal.storage import (
     read_saved_position,
     remove_journal,
 )
+from ownlab.lab.notebooks.history.deleted import remove_expired
 from ownlab.lab.runtimes.content_files import remove_old_content
 from ownlab.lab.runtimes.state import is_runtime_alive
 from ownlab.lab.server.contents import OwnlabContents
@@ -35,6 +36,7 @@ from ownlab.lab.server.kernels import OwnlabKernelManager
 __all__ = ["Autosave"]
 
 QUIET_SECONDS = 1.0  # of idleness before a file is written: another cell may follow
+BUSY_INTERVAL = 120.0  # seconds between writes while a cell runs
 FIRST_DELAY = 3.0  # seconds after the server started: until then the first page has the machine to itself
 CLEANUP_INTERVAL = 6 * 3600.0
 _DAY = 86400.0
@@ -55,6 +57,7 @@ class Autosave:
     ) -> None:
         self._contents, self._kernels, self._lab, self._log = contents, kernels, lab, log
         self._unsaved: dict[str, float] = {}  # runtime -> time of its last change
+        self._written_at: dict[str, float] = {}  # when a busy runtime's notebook was last written
         self._has_unsaved = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -88,15 +91,23 @@ class Autosave:
                 await self._has_unsaved.wait()
             await asyncio.sleep(QUIET_SECONDS)
             for runtime, changed_at in list(self._unsaved.items()):
-                if time.monotonic() - changed_at >= QUIET_SECONDS and await self._is_quiet(runtime):
+                now = time.monotonic()
+                # A client such as VS Code saves its notebook itself, and would find that the file has changed.
+                if now - changed_at < QUIET_SECONDS or self._kernels.has_other_clients(runtime):
+                    continue
+                if await self._is_idle(runtime):
                     if self._unsaved.get(runtime) == changed_at:
                         del self._unsaved[runtime]
+                        self._written_at.pop(runtime, None)
                     await self._write(runtime)
+                elif now - self._written_at.setdefault(runtime, now) >= BUSY_INTERVAL:
+                    await self._write(runtime)
+                    self._written_at[runtime] = time.monotonic()
 
-    async def _is_quiet(self, runtime: str) -> bool:
-        """Return whether a runtime is idle and no page is open to save its notebook."""
+    async def _is_idle(self, runtime: str) -> bool:
+        """Return whether a runtime is idle, or has ended."""
         if runtime in self._kernels:
-            return self._kernels.activity.busy(runtime) is False and not self._kernels.page_count(runtime)
+            return self._kernels.activity.busy(runtime) is False
         return not await asyncio.to_thread(is_runtime_alive, runtime)
 
     async def _write(self, runtime: str) -> None:
@@ -126,6 +137,8 @@ class Autosave:
                         await asyncio.to_thread(remove_journal, journal.runtime)
                 for runtime in await asyncio.to_thread(remove_old_content, resolve_lab_options().content_keep_days):
                     self._log.info("Removed /content of runtime %s, which ended long ago.", runtime)
+                for notebook in await asyncio.to_thread(remove_expired):
+                    self._log.info("Removed the history of %s, which was deleted long ago.", notebook)
             except (OwnlabError, OSError) as exc:
                 self._log.warning("Cannot remove old journals: %s", exc)
             await asyncio.sleep(CLEANUP_INTERVAL)

@@ -215,7 +215,7 @@ def _access(key: str, notebook: str) -> SecretAccess:
 def _grant(body: bytes, notebook: str) -> SecretAccess:
     try:
         request = msgspec.json.decode(body, type=Grant)
-    except msgspec.DecodeError:  # without its message, which may quote a value
+    except (msgspec.DecodeError, RecursionError):  # without its message, which may quote a value
         raise UsageError(text("The request body is invalid.")) from None
     check_name(request.key)
     if request.value is not None:

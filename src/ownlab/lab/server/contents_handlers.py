@@ -1,5 +1,6 @@
-"""Notebooks over HTTP: Jupyter's own routes, with two additional headers.
+"""Notebooks over HTTP: Jupyter's own routes, with three additional headers.
 
+`X-Ownlab-Version: NUMBER` in the response to an open request: the notebook includes the edits up to this version.
 `X-Ownlab-Position: RUNTIME/NUMBER` in the response to an open request: the notebook includes the runtime's records up
 to this number. `X-Ownlab-Seen: RUNTIME/NUMBER` in a save request: the page had shown the records up to this number.
 """
@@ -7,29 +8,36 @@ to this number. `X-Ownlab-Seen: RUNTIME/NUMBER` in a save request: the page had 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
+from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
-from jupyter_server.services.contents.handlers import ContentsHandler, default_handlers
+from jupyter_server.base.handlers import APIHandler, AuthenticatedFileHandler
+from jupyter_server.services.contents.handlers import CheckpointsHandler, ContentsHandler, default_handlers
 from msgspec import Struct
 from tornado import web
 
+from ownlab.errors import OwnlabError
 from ownlab.json_encoding import encode_json
 from ownlab.lab.notebooks.merging import SeenPosition
-from ownlab.lab.server.contents import OwnlabContents, RequestPositions, request_positions
+from ownlab.lab.server.checked_requests import CheckedBody, CheckedCheckpoints
+from ownlab.lab.server.contents import OwnlabContents
+from ownlab.lab.server.loaded_notebook import RequestPositions, request_positions
 from ownlab.text import text
 
-__all__ = ["POSITION", "SEEN", "OwnlabContentsHandler", "contents_handlers"]
+__all__ = ["POSITION", "SEEN", "VERSION", "CurrentFileHandler", "OwnlabContentsHandler", "contents_handlers"]
 
 POSITION = "X-Ownlab-Position"
 SEEN = "X-Ownlab-Seen"
+VERSION = "X-Ownlab-Version"
 _POSITION_PATTERN = re.compile(r"([\w-]{1,100})/(\d{1,19})", re.ASCII)
 
 
-class OwnlabContentsHandler(ContentsHandler):
+class OwnlabContentsHandler(CheckedBody, ContentsHandler):
     """/api/contents/PATH."""
+
+    fields: ClassVar = {"path": str, "name": str, "type": str, "format": str, "copy_from": str, "ext": str}
 
     async def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Called by tornado before the request's method, in the same task."""
@@ -37,8 +45,19 @@ class OwnlabContentsHandler(ContentsHandler):
         request_positions.set(self._positions)
         await super().prepare(*args, **kwargs)
 
+    def get_json_body(self) -> dict[str, Any] | None:
+        """Called by Jupyter's methods. HTTPError 400 if a notebook is none."""
+        body = super().get_json_body()
+        if body is not None and body.get("type") == "notebook" and "content" in body:
+            cells = body["content"].get("cells", []) if isinstance(body["content"], dict) else None
+            if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+                raise web.HTTPError(400, text("The content of a notebook must have a list of cells."))
+        return body
+
     def _finish_model(self, model: dict[str, Any], location: bool = True) -> None:
         """Called by Jupyter's methods with their result."""
+        if self._positions.version is not None and self.request.method == "GET":
+            self.set_header(VERSION, str(self._positions.version))
         if self._positions.position is not None and self.request.method == "GET":
             runtime, number = self._positions.position
             self.set_header(POSITION, f"{runtime}/{number}")
@@ -59,6 +78,22 @@ class OwnlabContentsHandler(ContentsHandler):
         self.finish(answer)
 
 
+class CurrentFileHandler(AuthenticatedFileHandler):
+    """/files/PATH: the raw file, for downloads. A notebook contains everything that was typed."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, path: str, **kwargs: Any) -> None:  # type: ignore[override]
+        """Send a file."""
+        contents = self.contents_manager
+        if path.endswith(".ipynb") and isinstance(contents, OwnlabContents):
+            try:
+                await contents.write_unsaved(path)
+            except (web.HTTPError, OwnlabError, OSError) as exc:
+                self.log.warning("%s cannot be written before it is downloaded: %s", path, exc)
+        await ensure_async(super().get(path, **kwargs))
+
+
 class CatchUp(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /ownlab/api/notebooks/catch-up."""
 
@@ -76,7 +111,7 @@ class CatchUpHandler(APIHandler):
         """Write the outputs of its runtimes into a notebook file."""
         try:
             request = msgspec.json.decode(self.request.body, type=CatchUp)
-        except msgspec.DecodeError as exc:
+        except (msgspec.DecodeError, RecursionError) as exc:
             raise web.HTTPError(400, text("The request body is invalid: {reason}", reason=str(exc))) from exc
         contents = self.contents_manager
         assert isinstance(contents, OwnlabContents)
@@ -88,8 +123,12 @@ class CatchUpHandler(APIHandler):
 
 def contents_handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     """Return Jupyter's routes with our contents handler. They precede Jupyter's own in the server's table."""
+    replaced: dict[Any, type[web.RequestHandler]] = {
+        ContentsHandler: OwnlabContentsHandler,
+        CheckpointsHandler: CheckedCheckpoints,
+    }
     own = [
-        (address, OwnlabContentsHandler if handler is ContentsHandler else handler)
+        (address, replaced.get(handler, handler))
         for address, handler in default_handlers
         if address.startswith("/api/contents")
     ]

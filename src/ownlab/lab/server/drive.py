@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import Any
 
 from jupyter_core.paths import is_hidden
-from jupyter_server.base.handlers import AuthenticatedFileHandler, JupyterHandler
+from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.services.contents.filecheckpoints import AsyncFileCheckpoints
 from tornado import web
 from traitlets import default
 
 from ownlab.errors import LabError
-from ownlab.lab.runtimes.drive import MY_DRIVE, drive_root, is_drive_path, leaves_drive, path_in_drive
+from ownlab.lab.runtimes.drive import MY_DRIVE, PREFIX, drive_root, is_drive_path, leaves_drive, path_in_drive
 from ownlab.lab.server.contents import OwnlabContents
-from ownlab.lab.server.contents_handlers import contents_handlers
+from ownlab.lab.server.contents_handlers import CurrentFileHandler, contents_handlers
 from ownlab.text import sentence, sentences, text
 
 __all__ = ["Drive", "DriveContents", "drive_handlers", "file_of"]
@@ -109,7 +110,18 @@ class Drive:
         root = drive_root()
         if self._contents is None or self._contents.root_dir != root:
             self._contents = DriveContents(self._lab_contents, parent=self._lab_contents.parent, root_dir=root)
+            self._contents.on_new_version = self._lab_contents.on_new_version
+            self._contents.on_renamed = self._on_renamed
         return self._contents
+
+    def _on_renamed(self, old: str, new: str) -> None:
+        if self._lab_contents.on_renamed is not None:
+            self._lab_contents.on_renamed(PREFIX + old, PREFIX + new)
+
+    async def refresh(self, notebook: str) -> None:
+        """Same as `refresh` of the lab's contents manager."""
+        with suppress(LabError):  # not mounted now
+            await self.contents().refresh(notebook)
 
     async def update_file(self, notebook: str) -> bool:
         """Same as `update_file` of the lab's contents manager."""
@@ -133,7 +145,7 @@ class DriveHandlerMixin(JupyterHandler):
         return f"{self.base_url.rstrip('/')}{_ADDRESS}/api/contents/{path}"
 
 
-class DriveFiles(DriveHandlerMixin, AuthenticatedFileHandler):
+class DriveFiles(DriveHandlerMixin, CurrentFileHandler):
     """/ownlab/drive/files/PATH: the raw file, for downloads and images."""
 
     def initialize(self) -> None:

@@ -101,7 +101,7 @@ def _parse_question(body: bytes) -> Question:
             return msgspec.json.decode(body, type=Question)
         except UnicodeDecodeError:
             raise
-        except msgspec.DecodeError:  # a lone surrogate, which JavaScript sends as an escape sequence
+        except (msgspec.DecodeError, RecursionError):  # a lone surrogate, which JavaScript sends as an escape sequence
             return msgspec.convert(json.loads(body), Question)
     except (ValueError, RecursionError) as exc:  # msgspec's errors are ValueErrors
         raise UsageError(text("The request body is invalid: {reason}.", reason=str(exc))) from exc

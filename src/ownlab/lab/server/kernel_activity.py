@@ -14,7 +14,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from ownlab.lab.journal.records import EVENT, Record, json_object
-from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
+from ownlab.lab.transport.endpoints import Endpoint
+from ownlab.lab.transport.journal_client import Dropped, Duplicate, Hello, JournalClient
 
 if TYPE_CHECKING:
     from ownlab.lab.server.kernels import OwnlabKernelManager, RuntimeManager
@@ -102,11 +103,11 @@ class KernelActivity:
         # Called with a kernel id and whether it is busy: on every change, when it is first known, and at the end.
         self.listeners: list[Callable[[str, bool], None]] = []
 
-    def watch(self, kernel_id: str, kernel: RuntimeManager, sockets: str) -> asyncio.Future[Hello]:
+    def watch(self, kernel_id: str, kernel: RuntimeManager, journal: Endpoint) -> asyncio.Future[Hello]:
         """Start watching a runtime. The future is done when its supervisor has reported the current state."""
         if kernel_id in self._watched:
             self._watched.pop(kernel_id).close()
-        self._watched[kernel_id] = watched = _WatchedKernel(self, self._kernels, kernel_id, kernel, sockets)
+        self._watched[kernel_id] = watched = _WatchedKernel(self, self._kernels, kernel_id, kernel, journal)
         return watched.hello
 
     def stop(self, kernel_id: str) -> None:
@@ -142,19 +143,19 @@ class _WatchedKernel:
         kernels: OwnlabKernelManager,
         kernel_id: str,
         kernel: RuntimeManager,
-        sockets: str,
+        journal: Endpoint,
     ) -> None:
         self._activity, self._kernels, self._kernel_id = activity, kernels, kernel_id
         self.kernel: RuntimeManager | None = kernel
         self.state: KernelState | None = None
         self.hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
-        self._client = JournalClient(sockets, self._receive, only=["status"])
+        self._client = JournalClient(journal, self._receive, only=["status"])
 
     def close(self) -> None:
         self._client.close()
         self.hello.cancel()
 
-    def _receive(self, message: Hello | Record | Duplicate) -> None:
+    def _receive(self, message: Hello | Record | Duplicate | Dropped) -> None:
         if isinstance(message, Hello):
             self.state = KernelState(message)
             if self.kernel is not None and message.execution_state in ("starting", "idle", "busy"):
@@ -187,6 +188,8 @@ class _WatchedKernel:
             self.kernel.execution_state = "starting"
         self._notify()
         if event == "ended":
+            if self.kernel is not None:  # nobody has asked this server for it
+                asyncio.get_running_loop().call_soon(self._kernels.runtime_ended, self._kernel_id)
             self._activity.forget(self)
 
     def _notify(self) -> None:

@@ -1,7 +1,6 @@
 """Kernels that outlive the server: adopted when it starts, left running when it stops.
 
-`OwnlabKernelManager` is Jupyter's table of kernels, `RuntimeManager` one of them, `OwnlabRestarter` decides what
-happens when a kernel dies.
+`OwnlabKernelManager` is Jupyter's table of kernels, `RuntimeManager` one of them.
 """
 
 # mypy: disable-error-code="no-untyped-call,override"
@@ -15,30 +14,34 @@ import os
 import tempfile
 from concurrent.futures import Future
 from datetime import datetime, timezone
+from functools import cached_property, partial
 from typing import Any
 
-from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
 from jupyter_client.kernelspec import KernelSpec, NoSuchKernel
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager, ServerKernelManager
+from jupyter_server.utils import ApiPath, to_os_path
 from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 from traitlets import Unicode, default
 
+from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.runtimes.drive import drive_root, is_drive_path, leaves_drive, path_in_drive
 from ownlab.lab.runtimes.kernelspecs import PROVISIONER
 from ownlab.lab.runtimes.launch_plan import Plan
+from ownlab.lab.runtimes.operations import end_if_alive
 from ownlab.lab.runtimes.state import plan_of, plan_with_journal_socket, state_of
 from ownlab.lab.server.adoption import AdoptableRuntime, find_adoptable, remove_dead
 from ownlab.lab.server.kernel_activity import KernelActivity
+from ownlab.lab.server.kernel_restarter import OwnlabRestarter
 from ownlab.lab.server.kernelspecs import OwnlabSpecManager
 from ownlab.lab.server.page_stream import PageStream
 from ownlab.lab.transport.control import send_command
 from ownlab.text import text
 
-__all__ = ["OwnlabKernelManager", "OwnlabRestarter", "RuntimeManager"]
+__all__ = ["OwnlabKernelManager", "RuntimeManager"]
 
 # Seconds to wait for a kernel that is being started when the server stops.
 _START_SECONDS = 5.0
@@ -68,9 +71,19 @@ class RuntimeManager(ServerKernelManager):
         """Whether this is a runtime without a kernel yet: it waits for a card, or the kernel is starting."""
         return self.is_runtime and self.kernel_id is not None and state_of(self.kernel_id) in ("waiting", "starting")
 
+    ending = False  # it is being shut down for good
+
+    @cached_property
+    def restarting(self) -> asyncio.Lock:
+        """Held during a restart: a shutdown meanwhile would end the old kernel, and nobody would know the new one."""
+        return asyncio.Lock()
+
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> None:
         """Called for a restart request, and by the restarter."""
-        await super().restart_kernel(*args, **kwargs)
+        async with self.restarting:
+            if self.ending:
+                raise LabError(text("The runtime is being shut down."))
+            await super().restart_kernel(*args, **kwargs)
         if isinstance(self.parent, OwnlabKernelManager) and self.kernel_id in self.parent:
             await self.parent.announce_restart(self.kernel_id)
 
@@ -164,7 +177,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         await asyncio.sleep(_SUBSCRIBE_SECONDS)
         before = kernel.execution_state
         try:
-            status = await asyncio.to_thread(send_command, plan.sockets, "status")
+            status = await asyncio.to_thread(send_command, plan.control_endpoint, "status")
         except LabError as exc:  # it has ended, which the restarter notices, or it is suspended
             self.log.info("Runtime %s: %s", plan.runtime, exc)
             return
@@ -202,6 +215,28 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
 
     # -- pages and activity
 
+    def start_buffering(self, kernel_id: str, session_key: str, channels: dict[str, Any]) -> None:
+        """Called when the last client without a stream disconnects: messages are kept for its return, up to a limit."""
+        if not channels:  # it did not read, and was disconnected
+            return
+        super().start_buffering(kernel_id, session_key, channels)
+        if kernel_id not in self._kernel_buffers:
+            return
+        plan = plan_of(kernel_id)
+        buffer = self._kernel_buffers[kernel_id]["buffer"]
+        room = (plan.backlog_mb if plan else LabOptions().backlog_mb) << 20
+
+        def add(channel: str, parts: list[bytes]) -> None:
+            nonlocal room
+            room -= sum(map(len, parts))
+            if room >= 0:
+                buffer.append((channel, parts))
+            else:  # the notebook gets everything from the journal
+                self.stop_buffering(kernel_id)
+
+        for channel, stream in channels.items():
+            stream.on_recv(partial(add, channel))
+
     def add_page(self, kernel_id: str, page: PageStream) -> None:
         """Register a page that is connected to a runtime."""
         self._pages.setdefault(kernel_id, set()).add(page)
@@ -213,9 +248,9 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         if not pages:
             self._pages.pop(kernel_id, None)
 
-    def page_count(self, kernel_id: str) -> int:
-        """Return how many pages are connected to a runtime (and save its notebook)."""
-        return len(self._pages.get(kernel_id, ()))
+    def has_other_clients(self, kernel_id: str) -> bool:
+        """Return whether a client is connected to a runtime that is not a page of ours, for example VS Code."""
+        return bool(self._kernel_connections.get(kernel_id, 0) > len(self._pages.get(kernel_id, ())))
 
     def start_watching_activity(self, kernel_id: str) -> None:
         """Called when a kernel was started or adopted."""
@@ -226,12 +261,22 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         kernel = self._kernels[kernel_id]
         kernel.reason = ""
         kernel.last_activity = datetime.now(timezone.utc)
-        self.activity.watch(kernel_id, kernel, plan.sockets)
+        self.activity.watch(kernel_id, kernel, plan.journal_endpoint)
 
     def stop_watching_activity(self, kernel_id: str) -> None:
         """Called before a kernel is shut down, and when one has died."""
         self.activity.stop(kernel_id)
         super().stop_watching_activity(kernel_id)
+
+    def runtime_ended(self, kernel_id: str) -> None:
+        """Called when a runtime has ended without a request to this server.
+
+        The restarter would notice it seconds later. A page that connects its notebook meanwhile would change the kernel of a
+        session that is about to vanish, and the new runtime would belong to no notebook.
+        """
+        restarter = self._kernels[kernel_id]._restarter if kernel_id in self else None
+        if isinstance(restarter, OwnlabRestarter):
+            restarter.give_up()
 
     async def announce_restart(self, kernel_id: str) -> None:
         """Wait until all pages know of the new kernel.
@@ -247,7 +292,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
 
     async def _announce_restart(self, kernel_id: str, plan: Plan) -> None:
         # After the restart, the runtime may have a new supervisor.
-        hello = await self.activity.watch(kernel_id, self._kernels[kernel_id], plan.sockets)
+        hello = await self.activity.watch(kernel_id, self._kernels[kernel_id], plan.journal_endpoint)
         await asyncio.gather(*(page.wait_until_sent(hello.position) for page in self._pages.get(kernel_id, ())))
 
     # -- differences from Jupyter after adoption
@@ -257,6 +302,9 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
         self.check_not_stopping()
         if kwargs.get("kernel_name"):
             kwargs["kernel_name"] = self._listed_name(kwargs["kernel_name"])
+        if "env" not in kwargs and (notebook := self.notebook_file(path or "")):
+            # A client that creates no session, such as jupyter-kernel-client, names its notebook here.
+            kwargs["env"] = {**os.environ, "JPY_SESSION_NAME": notebook}
         started: str = await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
         return started
 
@@ -266,17 +314,27 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
             return str(super().cwd_for_path(path, **kwargs))
         try:
             root = drive_root()
-        except (
-            LabError
-        ) as exc:  # a session of a drive that is no longer set up. Not the lab's folder: it contains other files
+        except LabError as exc:
+            # A session of a drive that is no longer set up. Not the lab's folder: it contains other files.
             self.log.warning("Cannot find the folder of %s: %s", path, exc.message)
             return tempfile.gettempdir()
         folder = os.path.join(root, path_in_drive(path) or "")
         while len(folder) > len(root) and (not os.path.isdir(folder) or leaves_drive(folder, root)):
             folder = os.path.dirname(folder)
-        return (
-            folder if os.path.isdir(folder) else tempfile.gettempdir()
-        )  # the drive was mounted by a kernel that has ended
+        # The drive may have been mounted by a kernel that has ended.
+        return folder if os.path.isdir(folder) else tempfile.gettempdir()
+
+    def notebook_file(self, path: str) -> str:
+        """Return the file of a notebook by its path in the API; "" if the path is not one of a notebook in this lab.
+
+        The name that a client gives its session does not matter.
+        """
+        if not path.endswith(".ipynb"):
+            return ""
+        if is_drive_path(path):
+            return os.path.join(self.cwd_for_path(path), os.path.basename(path))
+        file = os.path.normpath(to_os_path(ApiPath(path), self.root_dir))
+        return file if file.startswith(os.path.join(os.path.normpath(self.root_dir), "")) else ""
 
     def check_not_stopping(self) -> None:
         """Answer 503 while the server stops: pages then treat it as unavailable and try again."""
@@ -286,8 +344,17 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
     async def shutdown_kernel(self, kernel_id: str, now: bool = False, restart: bool = False) -> None:
         """Called by the REST API, and for foreign kernels when the server stops."""
         self._check_kernel_id(kernel_id)
-        # A runtime that waits for a card has no kernel that could shut down gracefully.
-        await super()._async_shutdown_kernel(kernel_id, now=now or self._kernels[kernel_id].is_waiting, restart=restart)
+        kernel = self._kernels[kernel_id]
+        kernel.ending = not restart
+        try:
+            async with kernel.restarting:
+                if kernel_id in self:  # it may have died meanwhile
+                    # A runtime that waits for a card has no kernel that could shut down gracefully.
+                    await super()._async_shutdown_kernel(kernel_id, now=now or kernel.is_waiting, restart=restart)
+        finally:
+            if not restart and kernel.is_runtime:
+                # Jupyter only forgets a kernel whose last start has failed.
+                await asyncio.to_thread(end_if_alive, kernel_id, text("it was stopped"))
 
     async def restart_kernel(self, kernel_id: str, now: bool = False) -> Any:
         """Called by the REST API. A runtime that waits for a card has nothing to restart."""
@@ -349,39 +416,3 @@ def _apply_status(kernel: RuntimeManager, status: dict[str, Any]) -> None:
 def _last_activity(status: dict[str, Any]) -> datetime:
     seconds = status.get("last_activity")
     return datetime.fromtimestamp(seconds, timezone.utc) if seconds else datetime.now(timezone.utc)
-
-
-class OwnlabRestarter(AsyncIOLoopKernelRestarter):
-    """Checks every three seconds whether a kernel is alive."""
-
-    async def poll(self) -> None:
-        """Called by a timer, except while the kernel is being restarted or shut down."""
-        kernel = self.kernel_manager
-        if kernel.is_runtime and not await kernel.is_alive() and not _can_restart(kernel.kernel_id):
-            self.log.info("Runtime %s has ended.", kernel.kernel_id)
-            self._give_up()
-            return
-        try:
-            await super().poll()
-        except (OwnlabError, HTTPError, OSError, RuntimeError) as exc:
-            # Jupyter's own restarter would retry every three seconds forever, and the page would never know.
-            self.log.error("Cannot restart kernel %s: %s", kernel.kernel_id, exc)  # noqa: TRY400  # the message is enough
-            self._give_up()
-
-    def _give_up(self) -> None:
-        self.stop()
-        self._restarting = False
-        self._fire_callbacks("dead")
-
-
-def _can_restart(runtime: str) -> bool:
-    """Return whether a dead kernel died on its own, so that its supervisor still waits for a restart.
-
-    A runtime that was stopped, by a limit or by a user, has no folder any more, or its state says so. A run ends with
-    its kernel.
-    """
-    try:
-        plan = plan_of(runtime)
-        return plan is not None and bool(plan.lab) and state_of(runtime) in ("waiting", "starting", "running", "dead")
-    except LabError:
-        return False

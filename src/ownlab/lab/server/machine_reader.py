@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import time
+
+from msgspec.structs import replace
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
 from ownlab.config.settings import LabOptions
-from ownlab.errors import LabError
-from ownlab.lab.environments.registry import list_environments
+from ownlab.errors import LabError, StoreError
+from ownlab.lab.environments.registry import environments_file, list_environments
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
 from ownlab.lab.runtimes.live_usage import UsageSampler
-from ownlab.lab.runtimes.records import CardPoint, Point, RuntimePoint, RuntimeType, Snapshot
+from ownlab.lab.runtimes.records import CardPoint, HostState, Point, RuntimePoint, RuntimeType, Snapshot
 from ownlab.lab.runtimes.runtime_types import runtime_types
 from ownlab.lab.runtimes.snapshot import take_snapshot
 from ownlab.lab.service.labs import labs
 from ownlab.lab.store.location import choose_store
+from ownlab.lab.store.locks_only import AnyStore, LocksOnly, open_any
 from ownlab.lab.store.rows import Device
-from ownlab.lab.store.store import Store
 from ownlab.text import sentence, sentences
 
 __all__ = ["MachineReader", "ensure_specs", "history_point", "open_store"]
@@ -30,15 +33,17 @@ __all__ = ["MachineReader", "ensure_specs", "history_point", "open_store"]
 _CARDS_INTERVAL = 20.0
 
 
-def open_store(options: LabOptions | None = None) -> Store:
-    """Open the store of this user."""
-    return Store.open(choose_store(options or resolve_lab_options(), os.environ).folder)
+def open_store(options: LabOptions | None = None) -> AnyStore:
+    """Open the store of this user; if it cannot be used, what the locks of runtimes say (`trouble` says why)."""
+    return open_any(choose_store(options or resolve_lab_options(), os.environ).folder)
 
 
 class MachineReader:
     """Reads snapshots, and keeps what they need open. For use by one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "") -> None:
+        """`folder`: the lab's, whose disk is measured; "": none is."""
+        self._folder = folder
         self._options = resolve_lab_options()
         self._notice = choose_store(self._options, os.environ).notice
         self._store = open_store(self._options)
@@ -47,12 +52,26 @@ class MachineReader:
         self._types: tuple[RuntimeType, ...] = ()
         self._kernelspec_error = ""
         self._cards_at = float("-inf")
+        self._environments = 0  # when the list of environments was changed
         self.last_stamp: tuple[int, ...] = ()  # the store's stamp after the last read
 
     def read(self) -> Snapshot:
         """Return the current state of runtimes and cards."""
+        if self._store.trouble or not self._store.is_current():  # it may have been repaired, or replaced
+            self._store.close()
+            self._store = open_store(self._options)
+        try:
+            return self._read()
+        except StoreError as exc:
+            self._store.close()
+            self._store = LocksOnly(self._store.folder, exc)
+            return self._read()
+
+    def _read(self) -> Snapshot:
         self._refresh_cards()
         usage = self._sampler.sample(self._store.runtimes(), self._devices)
+        if self._folder:
+            usage = replace(usage, host=_with_disk(usage.host, self._folder))
         snapshot = take_snapshot(
             self._store,
             self._devices,
@@ -86,10 +105,14 @@ class MachineReader:
         self._store.close()
 
     def _refresh_cards(self) -> None:
-        if time.monotonic() - self._cards_at < _CARDS_INTERVAL:
+        environments = _modified_at(environments_file())
+        recent = time.monotonic() - self._cards_at < _CARDS_INTERVAL
+        if recent and environments == self._environments:
             return
-        self._devices = read_devices()
-        self._cards_at = time.monotonic()
+        if not recent:
+            self._devices = read_devices()
+            self._cards_at = time.monotonic()
+        self._environments = environments
         types = runtime_types(self._devices, list_environments(), self._options)
         if types == self._types:
             return
@@ -107,6 +130,15 @@ def ensure_specs() -> None:
     folder = kernels_folder()
     if not read_specs(folder):
         write_specs(runtime_types((), list_environments(), resolve_lab_options()), folder)
+
+
+def _with_disk(host: HostState, folder: str) -> HostState:
+    try:
+        disk = shutil.disk_usage(folder)
+    except OSError:  # the folder was removed
+        return host
+    # As `df` counts: what only root may use counts as used.
+    return replace(host, disk=disk.total, disk_used=disk.total - disk.free)
 
 
 def history_point(snapshot: Snapshot) -> Point:
@@ -139,5 +171,5 @@ def _rounded(percentage: float | None) -> float | None:
 def _modified_at(path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns
-    except FileNotFoundError:  # there is no write-ahead log while nobody writes
+    except OSError:  # there is no write-ahead log while nobody writes; the folder may be damaged
         return 0

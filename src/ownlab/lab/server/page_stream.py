@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -18,21 +17,20 @@ from typing import TYPE_CHECKING, Any
 from tornado.websocket import WebSocketClosedError
 
 from ownlab.errors import LabError
-from ownlab.json_encoding import encode_json
 from ownlab.lab.journal.reader import compacted_to, records_after
 from ownlab.lab.journal.records import EVENT, Record, json_object
-from ownlab.lab.journal.replay import replay
-from ownlab.lab.journal.state import Execution, JournalState
+from ownlab.lab.journal.state import JournalState
 from ownlab.lab.runtimes.launch_plan import Plan
+from ownlab.lab.server.attachment import describe_death, describe_not_run
 from ownlab.lab.server.busy_replies import BusyReplies
 from ownlab.lab.server.kernel_activity import KernelState
 from ownlab.lab.server.kernel_messages import KernelMessage, frame, state_messages, status_message
-from ownlab.lab.transport.journal_client import Duplicate, Hello, JournalClient
+from ownlab.lab.transport.journal_client import Dropped, Duplicate, Hello, JournalClient
 
 if TYPE_CHECKING:
     from ownlab.lab.runtimes.journals import Journals
 
-__all__ = ["PageStream", "Write", "attachment"]
+__all__ = ["PageStream", "Write"]
 
 # Sends data to the page. The future is done when the data has left.
 Write = Callable[[bytes | str], "asyncio.Future[None]"]
@@ -76,7 +74,7 @@ class PageStream:
         self._input_requests: dict[str, str] = {}  # id of an input_request -> id of its execute_request
         self._unsent_bytes = 0
         self._last_send: asyncio.Future[None] | None = None
-        self._client = JournalClient(plan.sockets, self._receive)
+        self._client = JournalClient(plan.journal_endpoint, self._receive, page=True)
         self.task = asyncio.create_task(self._send_all())  # ends on its own when the page cannot be reached
 
     def close(self) -> None:
@@ -123,7 +121,31 @@ class PageStream:
         self._enqueue(partial(self._send_status, state))
 
     async def _send_status(self, state: str) -> None:
+        if state == "dead":  # we may have been dropped before its last records
+            await self._send_from_disk(await asyncio.to_thread(_last_number, self._folder, self._position))
+        if state in ("restarting", "dead"):
+            await self._send_missed_death()
         self._send_message(status_message(state, self._page_state.session if self._page_state else self._session))
+
+    async def _send_missed_death(self) -> None:
+        """Send a death before the status that follows it: JupyterLab then drops all executions, and could not show it.
+
+        A supervisor that was killed has sent nothing. What is in its journal is read from disk.
+        """
+        try:
+            died = await self._journals.query(self._runtime, describe_death)
+        except LabError as exc:
+            self._log.warning("Cannot tell why a kernel died: %s", exc.message)
+            return
+        if died is None or died["position"] <= self._position:
+            return
+        last = int(died["position"])
+        if died.pop("recorded"):
+            await self._send_from_disk(last)
+        else:
+            await self._send_from_disk(last - 1)
+            self._send_json(**died)
+            self._advance(last)
 
     async def wait_until_sent(self, number: int) -> None:
         """Wait until the page has been sent everything up to a record number."""
@@ -134,9 +156,11 @@ class PageStream:
 
     # -- from the journal
 
-    def _receive(self, message: Hello | Record | Duplicate) -> None:
+    def _receive(self, message: Hello | Record | Duplicate | Dropped) -> None:
         if isinstance(message, Duplicate):
             self._enqueue(partial(self._confirm_duplicate, message.msg_id))
+        elif isinstance(message, Dropped):
+            self._defer_to_disk(message.position)
         elif isinstance(message, Hello):
             self._start(message)
         elif self._kernel_state is not None:
@@ -148,7 +172,9 @@ class PageStream:
                 self._enqueue(message)
 
     def _start(self, hello: Hello) -> None:
-        if self._hello is not None:
+        if self._hello is not None:  # we were dropped, and follow again
+            self._kernel_state = KernelState(hello)
+            self._defer_to_disk(hello.position)
             return
         self._hello, self._kernel_state = hello, KernelState(hello)
         self._position = hello.position if self._after is None else min(self._after, hello.position)
@@ -241,7 +267,7 @@ class PageStream:
         if self._page_state is not None:
             self._page_state.update(record)
         if record.channel == EVENT:
-            self._send_event(record)
+            await self._send_event(record)
         elif record.to_kernel:
             await self._send_request(record)
         else:
@@ -260,8 +286,14 @@ class PageStream:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _send_event(self, record: Record) -> None:
+    async def _send_event(self, record: Record) -> None:
         event = json_object(record.parts[0])
+        if event.get("event") == "kernel-ended" and "death" in event:
+            await self._send_death(record.number)
+        if event.get("event") == "not-run":
+            await self._send_described(partial(describe_not_run, number=record.number))
+        if event.get("event") == "ended":
+            self._send_end(record.number)
         if event.get("event") != "kernel" or event.get("launch", 1) == 1:
             return
         # This message is numbered, so that the page's position is after it: on a restart the page opens a new websocket
@@ -272,6 +304,27 @@ class PageStream:
         session = str(json_object(self._last_header).get("session") or self._hello.kernel_session)
         message = status_message("restarting" if missed else "starting", session)
         self._send(frame(record.number, message.channel, message.parts))
+
+    def _send_end(self, number: int) -> None:
+        """Tell the page at once that the runtime has ended: Jupyter notices seconds later, and cells run meanwhile would be lost."""
+        assert self._hello is not None
+        if number > self._hello.position:  # an earlier end is not that of this supervisor
+            message = status_message("dead", self._page_state.session if self._page_state else self._session)
+            self._send(frame(number, message.channel, message.parts))
+
+    async def _send_death(self, number: int) -> None:
+        """Tell the page which cells a death concerns, and what they show about it. One frame: it is shown once or not at all."""
+        await self._send_described(partial(describe_death, number=number))
+
+    async def _send_described(self, describe: Callable[[JournalState], dict[str, Any] | None]) -> None:
+        try:
+            described = await self._journals.query(self._runtime, describe)
+        except LabError as exc:
+            self._log.warning("Cannot tell which cells a dead kernel ran: %s", exc.message)
+            return
+        if described is not None:
+            described.pop("recorded", None)
+            self._send_json(**described)
 
     async def _send_request(self, record: Record) -> None:
         header = json_object(record.parts[0])
@@ -339,6 +392,12 @@ def _read_slices(folder: Path, after: int, last: int) -> Iterator[list[Record]]:
         yield records
 
 
+def _last_number(folder: Path, after: int) -> int:
+    for record in records_after(folder, after, final=True):
+        after = record.number
+    return after
+
+
 def _is_loss(record: Record) -> bool:
     return record.channel == EVENT and json_object(record.parts[0]).get("event") in ("lost", "damaged")
 
@@ -351,54 +410,3 @@ def _ignore_failure(sent: asyncio.Future[None]) -> None:
     """A page that disconnects during a send is not an error; `_flush` raises it where it matters."""
     if not sent.cancelled():
         sent.exception()
-
-
-def attachment(journal: JournalState, after: int) -> bytes:
-    """Return the answer to GET …/attach?after=N as JSON. `after`: the number of the last record that the page shows."""
-    answer = {
-        "position": journal.position,
-        "kernel_session": journal.kernel_session,
-        "now": time.time(),
-        "capturing": journal.comms.capturing(),
-        "asked": [{"channel": "iopub", **each} for each in journal.asked.values()],
-        "packages": journal.packages_after(after),
-        "executions": [
-            _describe_execution(journal, each) for each in journal.by_cell.values() if _is_relevant(each, after)
-        ],
-    }
-    try:
-        return encode_json(answer)
-    except UnicodeEncodeError:  # a lone surrogate was printed
-        return json.dumps(answer).encode()
-
-
-def _is_relevant(execution: Execution, after: int) -> bool:
-    """Return whether the page needs an execution: it changed after `after`, or its outputs may still change."""
-    if not execution.live:  # its kernel is gone and sends nothing more
-        return False
-    changed = max(execution.outputs_at, execution.counted_at) > after
-    return changed or execution.unfinished or bool(execution.display_ids)
-
-
-def _describe_execution(journal: JournalState, execution: Execution) -> dict[str, Any]:
-    header, metadata, content = execution.request
-    return {
-        "msg_id": execution.msg_id,
-        "cell": execution.cell,
-        "state": execution.state,
-        "queued_at": execution.queued_at,
-        "started_at": execution.started_at,
-        "ended_at": execution.ended_at,
-        "execution_count": execution.execution_count,
-        "request": {"header": header, "metadata": metadata, "content": content},
-        "messages": [
-            {
-                "channel": message.channel,
-                "header": message.header,
-                "parent_header": message.parent,
-                "metadata": message.metadata,
-                "content": message.content,
-            }
-            for message in replay(journal, execution)
-        ],
-    }

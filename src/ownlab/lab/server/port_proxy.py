@@ -4,6 +4,9 @@ jupyter-server-proxy does the work. But it forwards every header to whatever lis
 that may be another user's server, which would receive the cookie that opens this lab. This handler forwards none of the
 lab's credentials and refuses ports of other users. Note that the served pages still have the rights of the lab's own
 pages.
+
+Applications on ports rarely protect themselves against other websites, because they expect to be reachable from this
+machine only. A browser would send our cookie with requests of any website, so those are refused here.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ class PortHandler(LocalProxyHandler):  # type: ignore[misc]
         await super().prepare()
         if self._finished:  # redirected to the login page
             return
+        if not self.token_authenticated and not (self.check_origin() and self._is_own_site()):
+            raise web.HTTPError(403, text("Requests from other websites are not forwarded to ports of this machine."))
         port = int(self.path_args[0])
         owners = set(listeners(port))
         if not owners:
@@ -44,6 +49,19 @@ class PortHandler(LocalProxyHandler):  # type: ignore[misc]
             raise web.HTTPError(403, text("Port {port} of this machine belongs to another user.", port=port))
         parameters = self.request.query.split("&")
         self.request.query = "&".join(each for each in parameters if each != f"token={self.identity_provider.token}")
+
+    def _is_own_site(self) -> bool:
+        """Whether a page of this lab, a script or the user made this request, as far as the browser says.
+
+        Another website may only lead the user here (a link), not load or send anything on its own.
+        """
+        headers = self.request.headers
+        if headers.get("Sec-Fetch-Site", "none") in ("same-origin", "none"):
+            return True
+        if self.allow_origin or self.allow_origin_pat:  # configured; `check_origin` has decided
+            return True
+        is_link = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
+        return is_link and self.request.method in ("GET", "HEAD")
 
     def proxy_request_headers(self) -> Any:
         """Return the request's headers without the lab's credentials."""

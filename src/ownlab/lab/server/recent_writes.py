@@ -14,8 +14,10 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from ownlab.atomic_files import replace_file
+from ownlab.lab.notebooks.files import FileChangedError
+from ownlab.text import text
 
-__all__ = ["RecentWrites", "Version"]
+__all__ = ["GuardedWrite", "RecentWrites", "Version", "stamp"]
 
 
 class Version(NamedTuple):
@@ -83,6 +85,21 @@ class RecentWrites:
         with suppress(OSError):  # disk full: at worst JupyterLab asks, after the next start of the server
             content = {name: [entry.stamp, entry.published] for name, entry in self._entries.items()}
             replace_file(self._file, json.dumps(content))
+
+
+class GuardedWrite:
+    """A write that must not replace what another program has written meanwhile."""
+
+    def __init__(self, path: str, expected: tuple[int, int] | None) -> None:
+        """`expected`: the stamp of the file that was read."""
+        self._path, self._expected = path, expected
+        self.written: tuple[int, int] | None = None  # the stamp of the new file, whatever happens to it afterwards
+
+    def check(self, new: str) -> None:
+        """Called when the new file is about to replace the old one. FileChangedError if another program was faster."""
+        if stamp(self._path) != self._expected:
+            raise FileChangedError(text("Another program has changed {path}.", path=self._path))
+        self.written = stamp(new)
 
 
 def stamp(path: str) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from tornado import web
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import InputError, OwnlabError, UsageError
+from ownlab.lab.journal.storage import RUNTIME_ID
 from ownlab.lab.runtimes.accelerator import Proposal, propose
 from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.runtimes.records import RuntimeType
@@ -25,9 +26,9 @@ from ownlab.lab.server.snapshot_service import SnapshotService, StreamHandler, e
 from ownlab.text import text
 
 if TYPE_CHECKING:
-    from ownlab.lab.store.store import Store
+    from ownlab.lab.store.locks_only import AnyStore
 
-__all__ = ["MetricsHandler", "ProposalHandler", "Proposed", "handlers"]
+__all__ = ["MetricsHandler", "ProposalHandler", "Proposed", "RouteHandler", "handlers", "parse_body"]
 
 T = TypeVar("T", bound=Struct)
 
@@ -42,6 +43,7 @@ class Stop(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST …/stop."""
 
     now: bool = False  # skip the time that `on_end` functions have to save
+    delete_content: bool = False  # remove its /content when it has ended
 
 
 class Done(Struct, frozen=True):
@@ -108,14 +110,19 @@ class StopHandler(RouteHandler):
         await self.answer(self._stop(runtime))
 
     async def _stop(self, runtime: str) -> Done:
-        request = _parse_body(self.request.body, Stop)
+        request = parse_body(self.request.body, Stop)
 
         from ownlab.lab.runtimes.operations import stop_runtime
 
-        def stop(store: Store) -> Done:
+        def stop(store: AnyStore) -> Done:
             return Done(stop_runtime(store, runtime, now=request.now, why=text("it was stopped in the lab")).id)
 
-        return await _with_store(stop)
+        done = await _with_store(stop)
+        if request.delete_content:
+            from ownlab.lab.server.runtime_removal import delete_content
+
+            delete_content(runtime, self.log)
+        return done
 
 
 class ExtendHandler(RouteHandler):
@@ -130,7 +137,7 @@ class ExtendHandler(RouteHandler):
     async def _extend(self, runtime: str) -> Done:
         from ownlab.lab.runtimes.operations import extend_runtime
 
-        def extend(store: Store) -> Done:
+        def extend(store: AnyStore) -> Done:
             return Done(runtime, extend_runtime(store, runtime).get("ends_at"))
 
         return await _with_store(extend)
@@ -146,7 +153,7 @@ class AttachHandler(RouteHandler):
 
         It already shows records up to `after`.
         """
-        from ownlab.lab.server.page_stream import attachment
+        from ownlab.lab.server.attachment import attachment
 
         try:
             after = int(self.get_query_argument("after", "0"))
@@ -189,7 +196,7 @@ class ProposalHandler(RouteHandler):
         await self.answer(self._propose())
 
     async def _propose(self) -> Proposed:
-        question = _parse_body(self.request.body, Question)
+        question = parse_body(self.request.body, Question)
         snapshot = await self.snapshots.snapshot()
         now = time.time()
         if any(each.id == question.runtime and now - each.queued_at > _NEW_SECONDS for each in snapshot.runtimes):
@@ -242,13 +249,18 @@ class MetricsHandler(APIHandler):
 def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     """Return pairs of route (below the server's base URL) and handler."""
     from ownlab.lab.server.colab import colab_handlers  # these modules import this one
+    from ownlab.lab.server.disk import DiskHandler
+    from ownlab.lab.server.environments import environment_handlers
     from ownlab.lab.server.forms import FormsHandler
+    from ownlab.lab.server.page_extensions import extension_handlers
+    from ownlab.lab.server.runtime_removal import LeftoversHandler, PackagesHandler
     from ownlab.lab.server.secrets import SecretsHandler
 
-    runtime = r"/ownlab/api/runtimes/(?P<runtime>[\w-]+)"
+    runtime = rf"/ownlab/api/runtimes/(?P<runtime>{RUNTIME_ID})"
     return [
         (r"/ownlab/api/snapshot", SnapshotHandler),
         (r"/ownlab/api/types", TypesHandler),
+        (r"/ownlab/api/disk", DiskHandler),
         (r"/ownlab/api/stream", StreamHandler),
         (r"/ownlab/api/forms", FormsHandler),
         (r"/ownlab/metrics", MetricsHandler),
@@ -257,11 +269,15 @@ def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
         (rf"{runtime}/stop", StopHandler),
         (rf"{runtime}/extend", ExtendHandler),
         (rf"{runtime}/attach", AttachHandler),
+        (rf"{runtime}/leftovers", LeftoversHandler),
+        (r"/ownlab/api/packages/(?P<action>removable|remove)", PackagesHandler),
+        *environment_handlers(),
+        *extension_handlers(),
         *colab_handlers(runtime),
     ]
 
 
-async def _with_store(do: Callable[[Store], Done]) -> Done:
+async def _with_store(do: Callable[[AnyStore], Done]) -> Done:
     """Call with a store of its own: the snapshot service may be in the middle of a slow read."""
 
     from ownlab.lab.server.machine_reader import open_store
@@ -273,8 +289,9 @@ async def _with_store(do: Callable[[Store], Done]) -> Done:
     return await asyncio.to_thread(work)
 
 
-def _parse_body(body: bytes, kind: type[T]) -> T:
+def parse_body(body: bytes, kind: type[T]) -> T:
+    """Return the body of a request as a record. UsageError if it is not one."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, RecursionError) as exc:
         raise UsageError(text("The request body is invalid: {reason}.", reason=str(exc))) from exc

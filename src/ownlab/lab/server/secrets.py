@@ -118,5 +118,5 @@ def _grant(request: Grant) -> None:
 def _parse_body(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError:  # without its message, which may quote a value
+    except (msgspec.DecodeError, RecursionError):  # without its message, which may quote a value
         raise UsageError(text("The request body is invalid.")) from None

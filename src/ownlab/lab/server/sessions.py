@@ -11,7 +11,7 @@ import sqlite3
 from functools import cached_property
 from typing import Any
 
-from jupyter_server.services.sessions.sessionmanager import SessionManager
+from jupyter_server.services.sessions.sessionmanager import ModelName, SessionManager
 from traitlets import validate
 
 from ownlab.errors import LabError
@@ -69,6 +69,32 @@ class OwnlabSessionManager(SessionManager):
         row = self.cursor.execute("SELECT 1 FROM session WHERE kernel_id=?", [kernel_id]).fetchone()
         return row is not None
 
+    def get_kernel_env(self, path: str | None, name: ModelName | None = None) -> dict[str, str]:
+        """Called for the environment of a kernel. A session belongs to the notebook at its path, whatever its name.
+
+        JupyterLab names sessions after their file; VS Code and other clients do not.
+        """
+        notebook = self._notebook_file(path)
+        return {**os.environ, "JPY_SESSION_NAME": notebook} if notebook else dict(super().get_kernel_env(path, name))
+
+    def _notebook_file(self, path: str | None) -> str:
+        return self.kernel_manager.notebook_file(path) if path else ""
+
+    async def move_to_notebook(self, kernel_id: str, notebook: str) -> None:
+        """Record that a client executes cells of this notebook file. Ignored if the file is not in this lab."""
+        plan = plan_of(kernel_id)
+        root = os.path.realpath(self.kernel_manager.root_dir)
+        file = os.path.realpath(notebook)
+        if (
+            plan is None
+            or not file.startswith(os.path.join(root, ""))
+            or not await asyncio.to_thread(os.path.isfile, file)
+        ):
+            return
+        inside = os.path.join(self.kernel_manager.root_dir, os.path.relpath(file, root))
+        if inside != plan.notebook:
+            await self._rename_notebook(kernel_id, inside)
+
     @cached_property
     def adopter(self) -> RuntimeAdopter:
         """Adopts notebooks in our folder that run without a page."""
@@ -114,7 +140,7 @@ class OwnlabSessionManager(SessionManager):
         if plan is None:  # a foreign kernel
             return
         try:
-            await asyncio.to_thread(send_command, plan.sockets, "rename", notebook=notebook)
+            await asyncio.to_thread(send_command, plan.control_endpoint, "rename", notebook=notebook)
         except LabError as exc:
             # The notebook was renamed nevertheless; lists continue to show its old name.
             self.log.warning("Cannot tell runtime %s that its notebook is now %s: %s", kernel_id, notebook, exc)

@@ -54,8 +54,9 @@ class SnapshotService:
     Blocking calls (the store, /proc, the child process that reads NVML) run in its own thread.
     """
 
-    def __init__(self, log: Logger, rename_types: Callable[[Snapshot], Snapshot]) -> None:
-        self._log = log
+    def __init__(self, log: Logger, rename_types: Callable[[Snapshot], Snapshot], folder: str = "") -> None:
+        """`folder`: the lab's."""
+        self._log, self._folder = log, folder
         self._rename_types = rename_types  # replaces the names of runtime types by those that the page knows
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ownlab-snapshots")
         self._reader: MachineReader | None = None
@@ -150,7 +151,7 @@ class SnapshotService:
             # Imports most of ownlab, therefore only after the server listens.
             from ownlab.lab.server.machine_reader import MachineReader
 
-            self._reader = MachineReader()
+            self._reader = MachineReader(self._folder)
         reader, latest = self._reader, self._latest
         if latest is not None and reader.is_fresh(latest, FRESH_SECONDS) and reader.stamp() == reader.last_stamp:
             return latest
@@ -233,7 +234,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Called by tornado."""
         try:
             visibility = msgspec.json.decode(message, type=Visibility)
-        except msgspec.DecodeError as exc:
+        except (msgspec.DecodeError, RecursionError) as exc:
             self.close(_UNSUPPORTED_DATA, str(exc)[:100])
             return
         self.snapshots.set_visible(self.send_snapshot, visibility.visible)

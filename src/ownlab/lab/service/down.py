@@ -7,12 +7,13 @@ import signal
 from collections.abc import Sequence
 
 from ownlab.errors import DeadlineError, LabError, UsageError
+from ownlab.lab.runtimes.inventory import is_living
 from ownlab.lab.runtimes.operations import stop_runtime, wait_until
-from ownlab.lab.service.labs import Lab, Role, lab_id, labs, lock_holder, read_lab
-from ownlab.lab.service.up import is_served, refuse_other_host
+from ownlab.lab.service.labs import Lab, Role, is_served, lab_id, labs, lock_holder, read_lab
+from ownlab.lab.service.up import refuse_other_host
 from ownlab.lab.service.watchdog import END_SECONDS
+from ownlab.lab.store.locks_only import AnyStore
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.store.store import Store
 from ownlab.text import text
 
 __all__ = ["choose_labs", "stop_lab", "stop_runtimes", "wait_for_end"]
@@ -67,22 +68,22 @@ def _send(pid: int, number: signal.Signals) -> None:
         raise LabError(text("You are not allowed to stop process {pid}.", pid=pid)) from exc
 
 
-def stop_runtimes(store: Store, rows: Sequence[RuntimeRow], on_end: float) -> list[RuntimeRow]:
+def stop_runtimes(store: AnyStore, rows: Sequence[RuntimeRow], on_end: float) -> list[RuntimeRow]:
     """Ask all of them to end, wait, and return those that ended in time."""
     for row in rows:
         _ask(store, row)
     wait_for_end(store, rows, on_end)
-    return [row for row in rows if not store.is_alive(row.id)]
+    return [row for row in rows if not is_living(store, row)]
 
 
-def _ask(store: Store, row: RuntimeRow) -> None:
+def _ask(store: AnyStore, row: RuntimeRow) -> None:
     try:
         stop_runtime(store, row.id, why=text("the lab was stopped"))
     except LabError:
-        if store.is_alive(row.id):  # otherwise it has ended meanwhile
+        if is_living(store, row):  # otherwise it has ended meanwhile
             raise
 
 
-def wait_for_end(store: Store, rows: Sequence[RuntimeRow], on_end: float) -> bool:
+def wait_for_end(store: AnyStore, rows: Sequence[RuntimeRow], on_end: float) -> bool:
     """Whether all of them ended within the time they have to save their work."""
-    return wait_until(on_end + _MORE_SECONDS, lambda: not any(store.is_alive(row.id) for row in rows), every=0.05)
+    return wait_until(on_end + _MORE_SECONDS, lambda: not any(is_living(store, row) for row in rows), every=0.05)

@@ -16,7 +16,7 @@ from ownlab.text import text
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["READY_SECONDS", "call", "is_answering", "update_through_lab", "wait_for_lab"]
+__all__ = ["READY_SECONDS", "call", "is_answering", "request", "update_through_lab", "wait_for_lab"]
 
 # From start to first answer: usually two seconds; twenty with a cold network disk.
 READY_SECONDS = 60.0
@@ -26,19 +26,31 @@ _UPDATE_SECONDS = 60.0
 
 def call(lab: Lab, method: str, path: str, body: str | None = None, *, timeout: float = 5.0) -> int | None:
     """Send a request and return the HTTP status; None if nothing answers."""
+    answer = request(lab, method, path, body, timeout=timeout)
+    return None if answer is None else answer[0]
+
+
+def request(
+    lab: Lab, method: str, path: str, body: str | None = None, *, timeout: float = 5.0
+) -> tuple[int, bytes] | None:
+    """Send a request and return the HTTP status and the body of the answer; None if nothing answers."""
     import http.client  # a third of what `ownlab up` imports: not before the server has been started
 
     where = urlsplit(lab.url)
-    address = (where.hostname or "127.0.0.1", lab.port)
-    if where.scheme == "https":  # a certificate from the user's own Jupyter configuration
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            *address, timeout=timeout, context=_unverified_context()
-        )
+    address = (lab.listens_on or where.hostname or "127.0.0.1", lab.port)
+    if where.scheme == "https":
+        context = _own_context(lab.certificate) if lab.certificate else _unverified_context()
+        if context is None:
+            return None
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(*address, timeout=timeout, context=context)
     else:
         connection = http.client.HTTPConnection(*address, timeout=timeout)
     try:
-        connection.request(method, where.path + path, body, {"Authorization": f"token {lab.token}"})
-        return connection.getresponse().status
+        # The server answers under its name only, and the connection is to its address.
+        headers = {"Authorization": f"token {lab.token}", "Host": where.netloc}
+        connection.request(method, where.path + path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
     except (OSError, http.client.HTTPException):
         return None  # nothing listens, or it is busy
     finally:
@@ -46,12 +58,28 @@ def call(lab: Lab, method: str, path: str, body: str | None = None, *, timeout: 
 
 
 def _unverified_context() -> ssl.SSLContext:
-    """Return a context without verification: the connection is local, and the certificate names another host."""
+    """Return a context without verification, for a certificate from the user's own Jupyter configuration.
+
+    The connection is local, and the certificate names another host.
+    """
     import ssl
 
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _own_context(certificate: str) -> ssl.SSLContext | None:
+    """Return a context that accepts this certificate only, self-signed or not; None if the file is gone."""
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=certificate)
+    except (OSError, ssl.SSLError):
+        return None
+    context.check_hostname = False  # we connect to the address
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # its issuer need not be known here
     return context
 
 

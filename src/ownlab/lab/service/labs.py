@@ -31,10 +31,13 @@ from ownlab.json_encoding import encode_json
 from ownlab.text import text
 
 __all__ = [
+    "ROLES",
     "Holder",
     "Lab",
     "LabLock",
+    "NetworkHost",
     "Role",
+    "is_served",
     "is_up",
     "lab_id",
     "labs",
@@ -48,6 +51,7 @@ __all__ = [
 
 # Who holds a lock: the server, or the watchdog that starts it again.
 Role = Literal["server", "watchdog"]
+ROLES: tuple[Role, ...] = ("watchdog", "server")
 
 # Testing a lock takes it for a moment, so a process that wants to keep it retries for this long.
 _RETRY_SECONDS = 0.5
@@ -65,6 +69,20 @@ class Holder(NamedTuple):
         return self.host == socket.gethostname() and self.pid > 0
 
 
+class NetworkHost(NamedTuple):
+    """Where a lab listens for other computers (network_host.py)."""
+
+    name: str  # as it stands in addresses
+    address: str  # of this machine
+    certificate: str  # PEM files
+    key: str
+
+    def url(self, port: int, base: str = "/") -> str:
+        """Return the address of the lab, without the token."""
+        host = f"[{self.name}]" if ":" in self.name else self.name
+        return f"https://{host}:{port}{base}"
+
+
 class Lab(Struct, frozen=True):
     """The last known state of a lab; `is_up` checks whether it runs now."""
 
@@ -76,6 +94,9 @@ class Lab(Struct, frozen=True):
     pid: int  # of the server
     started: float  # seconds since the epoch
     state: Literal["starting", "ready", "down"] = "starting"
+    # Of a lab for other computers (`ownlab up --host`):
+    listens_on: str = ""  # the address; "": 127.0.0.1
+    certificate: str = ""  # its file
 
     def address(self, page: str = "lab") -> str:
         """Return the address for a browser, with the token."""
@@ -157,6 +178,11 @@ def take_lock(folder: str | Path, role: Role = "server", *, environ: Mapping[str
 def lock_holder(folder: str | Path, role: Role = "server", *, environ: Mapping[str, str] = os.environ) -> Holder | None:
     """Return the holder of a lock; None if nobody holds it."""
     return _holder(_lock_file(lab_id(folder), role, environ))
+
+
+def is_served(folder: str | Path, *, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a folder has a server, or a watchdog that starts one."""
+    return any(lock_holder(folder, role, environ=environ) is not None for role in ROLES)
 
 
 def is_up(lab: Lab, *, environ: Mapping[str, str] = os.environ) -> bool:

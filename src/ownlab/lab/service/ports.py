@@ -18,10 +18,10 @@ HOST = "127.0.0.1"
 _LISTENS = "0A"  # the state of a socket in /proc/net/tcp
 
 
-def choose_port(asked: int, remembered: int | None) -> int:
+def choose_port(asked: int, remembered: int | None, address: str = HOST) -> int:
     """Return the requested port (0: any), the last one if it is free, or any free one."""
     if asked:
-        if not is_free(asked):
+        if not is_free(asked, address):
             who = who_listens(asked)
             user = who or text("another program")
             raise LabError(
@@ -29,21 +29,21 @@ def choose_port(asked: int, remembered: int | None) -> int:
                 hint=text("Choose another port with --port. Without --port a free one is used."),
             )
         return asked
-    if remembered and is_free(remembered):
+    if remembered and is_free(remembered, address):
         return remembered
-    with socket.socket() as trial:
-        trial.bind((HOST, 0))
+    with socket.socket(_family(address)) as trial:
+        trial.bind((address, 0))
         port: int = trial.getsockname()[1]
         return port
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, address: str = HOST) -> bool:
     """Whether a server could listen on a port now."""
-    with socket.socket() as trial:
+    with socket.socket(_family(address)) as trial:
         # As the server does: otherwise closing connections of the last server would count as in use.
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trial.bind((HOST, port))
+            trial.bind((address, port))
         except PermissionError as exc:
             raise LabError(
                 text("You are not allowed to use port {port}: {reason}.", port=port, reason=exc.strerror),
@@ -52,6 +52,10 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def who_listens(port: int) -> str | None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ownlab.config.paths import kernels_folder
 from ownlab.config.settings import LabOptions
-from ownlab.errors import InputError, LabError
+from ownlab.errors import InputError, LabError, StoreError
 from ownlab.lab.service.http_client import wait_for_lab
-from ownlab.lab.service.labs import Lab, Role, lock_holder, read_lab
+from ownlab.lab.service.labs import ROLES, Lab, lock_holder, read_lab
 from ownlab.text import text
 
 if TYPE_CHECKING:
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from ownlab.lab.runtimes.records import RuntimeType
     from ownlab.lab.store.location import StoreChoice
 
-__all__ = ["Surroundings", "check_folder", "is_served", "read_surroundings", "refuse_other_host", "wait_until_served"]
-
-_ROLES: tuple[Role, ...] = ("watchdog", "server")
+__all__ = ["Surroundings", "check_folder", "read_surroundings", "refuse_other_host", "wait_until_served"]
 
 
 class Surroundings(NamedTuple):
@@ -57,15 +55,20 @@ def read_surroundings(options: LabOptions, environ: Mapping[str, str]) -> Surrou
     from ownlab.config.limits import limits_of, stricter
     from ownlab.lab.runtimes.kernelspecs import write_specs
     from ownlab.lab.runtimes.runtime_types import current_types
-    from ownlab.lab.store.layout import read_layout
+    from ownlab.lab.store.errors import store_errors
+    from ownlab.lab.store.layout import layout_of
     from ownlab.lab.store.location import choose_store
 
     types = current_types(environ)
     write_specs(types, kernels_folder(environ))
     store = choose_store(options, environ)
-    layout = read_layout(store.folder)
-    policy = layout.limits() if layout is not None and layout.shared else None
-    return Surroundings(types, store, stricter(limits_of(options), policy))
+    limits = limits_of(options)
+    try:
+        with store_errors(store.folder):
+            limits = stricter(limits, layout_of(store.folder).limits())
+    except StoreError:  # `own_runtimes` says what is wrong with the store; notebooks on the CPU can be used
+        pass
+    return Surroundings(types, store, limits)
 
 
 def wait_until_served(folder: str, alive: Callable[[], bool]) -> Lab | None:
@@ -79,14 +82,9 @@ def wait_until_served(folder: str, alive: Callable[[], bool]) -> Lab | None:
     return wait_for_lab(served, alive)
 
 
-def is_served(folder: str) -> bool:
-    """Whether a folder has a server or a watchdog."""
-    return any(lock_holder(folder, role) is not None for role in _ROLES)
-
-
 def refuse_other_host(folder: str) -> None:
     """Refuse a lab on another host: its pid and port mean nothing here."""
-    for role in _ROLES:
+    for role in ROLES:
         other = lock_holder(folder, role)
         if other is not None and other.pid and not other.here:
             raise LabError(

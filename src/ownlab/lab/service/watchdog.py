@@ -22,10 +22,19 @@ from typing import NamedTuple
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import LabError, OwnlabError
 from ownlab.lab.service.crash_report import describe_exit, known_cause, last_lines
-from ownlab.lab.service.labs import LabLock, log_file, read_lab
+from ownlab.lab.service.labs import LabLock, NetworkHost, log_file, read_lab
 from ownlab.text import sentences, text
 
-__all__ = ["END_SECONDS", "Detached", "Start", "Watchdog", "new_log", "server_environment"]
+__all__ = [
+    "END_SECONDS",
+    "Detached",
+    "Start",
+    "Watchdog",
+    "add_arguments",
+    "network_of",
+    "new_log",
+    "server_environment",
+]
 
 # The time the server has to end after SIGTERM; then it is killed.
 END_SECONDS = 10.0
@@ -47,6 +56,27 @@ class Start(NamedTuple):
     port: int
     token: str
     environ: Mapping[str, str]
+    network: NetworkHost | None = None  # for other computers; None: on 127.0.0.1
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the options that server and watchdog have in common."""
+        port = ("--port", str(self.port))
+        if self.network is None:
+            return port
+        options = (f"--{name}" for name in NetworkHost._fields)
+        return (*port, *(word for pair in zip(options, self.network, strict=True) for word in pair))
+
+
+def network_of(given: argparse.Namespace) -> NetworkHost | None:
+    """Return what `Start.arguments` passed on."""
+    return NetworkHost(given.name, given.address, given.certificate, given.key) if given.name else None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `Start.arguments`."""
+    parser.add_argument("--port", type=int, required=True)
+    for name in NetworkHost._fields:
+        parser.add_argument(f"--{name}", default="")
 
 
 class Watchdog:
@@ -60,8 +90,8 @@ class Watchdog:
 
     def start(self) -> None:
         """Start the server. It answers some seconds later."""
-        arguments = ("-m", "ownlab.lab.server", "--folder", self._start.folder, "--port", str(self._start.port))
-        self._child = _spawn(self._start, arguments)
+        arguments = ("-m", "ownlab.lab.server", "--folder", self._start.folder)
+        self._child = _spawn(self._start, (*arguments, *self._start.arguments()))
 
     def alive(self) -> bool:
         """Whether the server's process is alive."""
@@ -130,7 +160,7 @@ class Detached:
     def start(self) -> None:
         """Start it. It holds the lock from now on."""
         descriptor = self._lock.inherit()
-        arguments = ("-m", "ownlab.lab.service.watchdog", self._start.folder, "--port", str(self._start.port))
+        arguments = ("-m", "ownlab.lab.service.watchdog", self._start.folder, *self._start.arguments())
         self._child = _spawn(self._start, (*arguments, "--lock", str(descriptor)), (descriptor,))
 
     def alive(self) -> bool:
@@ -244,14 +274,15 @@ def _main() -> int:
     """Run the watchdog in the background; it writes to the lab's log."""
     parser = argparse.ArgumentParser(prog="python -m ownlab.lab.service.watchdog")
     parser.add_argument("folder")
-    parser.add_argument("--port", type=int, required=True)
+    add_arguments(parser)
     parser.add_argument("--lock", type=int, required=True)
     given = parser.parse_args()
     lock = LabLock(given.lock)
     os.set_inheritable(given.lock, False)
     lock.sign()
     environ = dict(os.environ)
-    watchdog = Watchdog(Start(given.folder, given.port, environ.pop("OWNLAB_TOKEN", ""), environ), _log)
+    token = environ.pop("OWNLAB_TOKEN", "")
+    watchdog = Watchdog(Start(given.folder, given.port, token, environ, network_of(given)), _log)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until `run` handles it
     try:
         watchdog.start()

@@ -10,11 +10,15 @@ from contextlib import contextmanager
 from ownlab.errors import StoreError
 from ownlab.text import text
 
-__all__ = ["store_errors"]
+__all__ = ["REPAIR", "store_errors"]
 
 _DISK_FULL = text("Nothing was lost. Free some space and try again.")
 _NO_PERMISSION = text("Ask the owner of the folder for write permission.")
-_DAMAGED = text("When no runtime is running, move the db folder away: a new one is created.")
+REPAIR = text(
+    "Run `ownlab store repair`: it replaces the database. Running runtimes keep their cards, and CPU runtimes can be"
+    " started meanwhile."
+)
+_DAMAGED_MESSAGE = "The store {folder} cannot be used: its database is damaged ({error})."
 
 # Part of SQLite's message (sqlite3ErrStr; Python 3.10 gives no error codes) -> our message and hint.
 _SQLITE_ERRORS = (
@@ -26,8 +30,12 @@ _SQLITE_ERRORS = (
         "The store {folder} cannot be used: it cannot be opened ({error}).",
         text("The folder or its database is missing, or you have no permission to use it."),
     ),
-    ("not a database", "The store {folder} cannot be used: its database is damaged ({error}).", _DAMAGED),
-    ("malformed", "The store {folder} cannot be used: its database is damaged ({error}).", _DAMAGED),
+    ("not a database", _DAMAGED_MESSAGE, REPAIR),
+    ("malformed", _DAMAGED_MESSAGE, REPAIR),
+    ("no such table", _DAMAGED_MESSAGE, REPAIR),
+    ("no such column", _DAMAGED_MESSAGE, REPAIR),
+    ("has no column", _DAMAGED_MESSAGE, REPAIR),
+    ("already exists", _DAMAGED_MESSAGE, REPAIR),
     (
         "locked",
         "The store {folder} cannot be used: another program has locked it for too long ({error}).",

@@ -2,21 +2,26 @@
 
 FOLDER/policy.json      in a shared store: the limits; only the administrator can write it
 FOLDER/db/ownlab.db     the tables, with -wal and -shm beside it
-FOLDER/locks/ID.lock    one for each runtime, created by its owner and locked while it lives
+FOLDER/locks/ID.lock    one for each runtime, created by its owner and locked while it lives; it names the runtime's cards
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 from typing import Any, NamedTuple
 
 from ownlab.config.limits import LIMITS
 from ownlab.errors import StoreError
-from ownlab.lab.store import schema
+from ownlab.lab.store import locks, schema
+from ownlab.lab.store.columns import is_valid_id
+from ownlab.lab.store.errors import REPAIR, store_errors
 from ownlab.text import text
 
-__all__ = ["Layout", "make_private", "read_layout"]
+__all__ = ["Layout", "hold_lock", "layout_of", "lock_path", "make_private", "read_layout"]
+
+_LARGEST_POLICY = 1 << 20
 
 
 class Layout(NamedTuple):
@@ -48,11 +53,7 @@ class Layout(NamedTuple):
 
     def lock(self, runtime: str) -> str:
         """The path of a runtime's lock file."""
-        if (
-            not runtime
-            or runtime[0] in ".-"
-            or not runtime.replace("-", "").replace("_", "").replace(".", "").isalnum()
-        ):
+        if not is_valid_id(runtime):
             raise StoreError(
                 text("{id!r} is not a valid runtime id: use letters, digits, '-', '_' and '.'.", id=runtime)
             )
@@ -60,15 +61,8 @@ class Layout(NamedTuple):
 
     def limits(self) -> dict[str, float | None] | None:
         """Return the limits in policy.json; None if there is no such file, or it sets none."""
-        try:
-            with open(self.policy, encoding="utf-8") as file:
-                given: Any = json.load(file)
-        except FileNotFoundError:
-            return None
-        except ValueError as exc:
-            raise _bad_policy(self.policy, str(exc)) from exc
-        limits = given.get("limits") if isinstance(given, dict) else given
-        if limits is None and isinstance(given, dict):
+        limits = self.read_policy().get("limits")
+        if limits is None:
             return None
         if not isinstance(limits, dict):
             raise _bad_policy(self.policy, text("it has no table of limits"))
@@ -77,23 +71,39 @@ class Layout(NamedTuple):
                 raise _bad_policy(self.policy, text("{name} = {value!r} is not a limit", name=name, value=value))
         return limits
 
+    def read_policy(self) -> dict[str, Any]:
+        """Return the content of policy.json; nothing if there is no such file."""
+        try:
+            given: Any = json.loads(_read_policy(self.policy))
+        except FileNotFoundError:
+            return {}
+        except (ValueError, RecursionError) as exc:
+            raise _bad_policy(self.policy, str(exc)) from exc
+        if not isinstance(given, dict):
+            raise _bad_policy(self.policy, text("it has no table of limits"))
+        return given
+
 
 def read_layout(folder: str) -> Layout | None:
     """Return the store in a folder; None if there is none yet."""
-    layout = Layout(folder, os.path.lexists(os.path.join(folder, "policy.json")))
+    layout = layout_of(folder)
     try:
-        os.stat(layout.database)
+        os.lstat(layout.database)
     except (FileNotFoundError, NotADirectoryError) as exc:
         if layout.shared:
             raise StoreError(
-                text("The shared store {folder} has lost its database.", folder=folder),
-                hint=text("Run `ownlab store init --shared` again."),
+                text("The shared store {folder} has lost its database.", folder=folder), hint=REPAIR
             ) from exc
         return None
     # Under /var/tmp anybody can create a folder with a known name before its owner does.
     if not layout.shared and os.geteuid() not in (0, os.stat(layout.tables).st_uid):
         raise _foreign(folder)
     return layout
+
+
+def layout_of(folder: str) -> Layout:
+    """Return the paths of a store, whatever state it is in."""
+    return Layout(folder, os.path.lexists(os.path.join(folder, "policy.json")))
 
 
 def make_private(folder: str) -> Layout:
@@ -108,6 +118,27 @@ def make_private(folder: str) -> Layout:
     return layout
 
 
+def lock_path(folder: str, runtime: str) -> str:
+    """Return the path of a runtime's lock file, whatever state the store is in."""
+    return layout_of(os.path.abspath(folder)).lock(runtime)
+
+
+def hold_lock(folder: str, runtime: str, *, create: bool = True) -> int:
+    """Lock a runtime without opening the database: a runtime without cards can live even if that is damaged.
+
+    A missing folder of locks of a private store is created; with `create` also the store's own. The descriptor is inheritable.
+    """
+    folder = os.path.abspath(folder)
+    with store_errors(folder):
+        layout = layout_of(folder)
+        if not layout.shared:
+            if create:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+            if not _make_folder(layout.locks) and os.geteuid() not in (0, os.stat(layout.locks).st_uid):
+                raise _foreign(folder)
+        return locks.hold(layout.lock(runtime), layout.lock_mode)
+
+
 def _make_folder(path: str) -> bool:
     """Create a folder; return whether it did not exist."""
     try:
@@ -116,6 +147,20 @@ def _make_folder(path: str) -> bool:
         return False
     os.chmod(path, 0o700)  # the umask may have removed our own permissions
     return True
+
+
+def _read_policy(path: str) -> bytes:
+    """Read a file of moderate size. Opening a pipe would wait for its writer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(text("it is not a file"))
+        content = os.read(descriptor, _LARGEST_POLICY + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > _LARGEST_POLICY:
+        raise ValueError(text("it is larger than {size} bytes", size=_LARGEST_POLICY))
+    return content
 
 
 def _foreign(folder: str) -> StoreError:

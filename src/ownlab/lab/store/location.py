@@ -21,7 +21,7 @@ from ownlab.machine.facts import value_of
 from ownlab.machine.host.disks import Mount, is_remote, read_mounts
 from ownlab.text import sentences, text
 
-__all__ = ["SHARED_FOLDER", "StoreChoice", "StoreView", "choose_store", "mount_of", "view_store"]
+__all__ = ["SHARED_FOLDER", "StoreChoice", "StoreRepair", "StoreView", "choose_store", "mount_of", "view_store"]
 
 
 class StoreChoice(Struct, frozen=True):
@@ -47,6 +47,13 @@ class StoreView(Struct, frozen=True):
     group: str | None
     mode: str | None  # "drwxrws---"
     limits: dict[str, float | None] | None  # in seconds, for everyone who shares it
+
+
+class StoreRepair(Struct, frozen=True):
+    """`ownlab store repair --json`."""
+
+    folder: str
+    old: str | None  # the new path of what was replaced; None: nothing was wrong
 
 
 SHARED_FOLDER = "/var/lib/ownlab"

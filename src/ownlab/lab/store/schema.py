@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from ownlab.errors import StoreError
 from ownlab.file_lock import wait_for_lock
+from ownlab.lab.store.errors import REPAIR
 from ownlab.text import text
 
-__all__ = ["VERSION", "connect", "create"]
+__all__ = ["ENDINGS", "VERSION", "check", "connect", "create", "replace"]
+
+# The files of a database: SQLite creates the second and the third beside it.
+ENDINGS = ("", "-wal", "-shm")
+
+_KINDS = {
+    stat.S_IFIFO: text("a pipe"),
+    stat.S_IFDIR: text("a folder"),
+    stat.S_IFSOCK: text("a socket"),
+}
 
 # One script for each version; PRAGMA user_version is the number of scripts that a database has had.
 _SCRIPTS = (
@@ -79,11 +93,14 @@ _BUSY_SECONDS = 10.0
 
 def connect(path: str) -> sqlite3.Connection:
     """Connect to an existing database and migrate it if necessary. Callers translate errors with `store_errors`."""
-    os.stat(path)  # sqlite3 would create an empty one, with permissions of its own
+    os.lstat(path)  # sqlite3 would create an empty one, with permissions of its own
+    for end in ENDINGS:
+        _check_is_file(path + end)
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         _check_no_link(connection, path)
         # Each supervisor has a connection: a small cache. NORMAL: in WAL mode a power cut loses only the last moments.
+        connection.text_factory = _decode  # never fails, unlike `str`
         for pragma in ("synchronous = NORMAL", "foreign_keys = ON", "cache_size = -256"):
             connection.execute(f"PRAGMA {pragma}")
         _update(connection, path)
@@ -93,35 +110,109 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
+def check(path: str) -> None:
+    """Raise StoreError or sqlite3.Error if the database is damaged. It reads all of it."""
+    connection = connect(path)
+    try:
+        found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"malformed: {found}")
+        expected = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            _migrate(expected)
+            if not set(_objects(expected)) <= set(_objects(connection)):
+                raise sqlite3.DatabaseError("malformed: its tables are not those of a store")
+        finally:
+            expected.close()
+    finally:
+        connection.close()
+
+
+def _objects(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """The tables, indexes and triggers, with the statements that created them."""
+    return connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+
+
 def create(path: str, mode: int, group: int = -1) -> None:
     """Create the database unless it exists. It appears complete: nobody ever opens a partial one."""
+    with _folder_lock(path):
+        if not os.path.lexists(path):
+            _create(path, mode, group)
+
+
+def replace(path: str, mode: int, group: int = -1) -> str:
+    """Rename a damaged database, or whatever stands in its place, and create a new one. Return the new name of the old one."""
+    with _folder_lock(path):
+        aside = _set_aside(path)
+        _create(path, mode, group)
+    return aside
+
+
+@contextmanager
+def _folder_lock(path: str) -> Iterator[None]:
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _lock(folder, path)
-        if os.path.exists(path):
-            return
-        # Only SQLite opens the final file: closing it here would drop the POSIX locks of this process's
-        # other connections to it (sqlite.org/howtocorrupt.html, 2.2).
-        new = f"{path}.new"
-        for end in ("", "-wal", "-shm"):
-            if os.path.exists(new + end):  # its creator was killed: we hold the lock, so nobody is creating it now
-                os.unlink(new + end)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            if group != -1:
-                os.fchown(descriptor, -1, group)
-            os.fchmod(descriptor, mode)  # independent of the umask; SQLite gives -wal and -shm the same permissions
-        finally:
-            os.close(descriptor)
-        connection = sqlite3.connect(new, timeout=_BUSY_SECONDS, isolation_level=None)
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            _migrate(connection)
-        finally:
-            connection.close()
-        os.rename(new, path)
+        yield
     finally:
         os.close(folder)
+
+
+def _set_aside(path: str) -> str:
+    aside = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    for end in ENDINGS:
+        with suppress(FileNotFoundError):
+            os.rename(path + end, aside + end)
+    return aside
+
+
+def _create(path: str, mode: int, group: int) -> None:
+    # A write-ahead log without its database would be applied to the new one.
+    if any(os.path.lexists(path + end) for end in ENDINGS):
+        _set_aside(path)
+    # Only SQLite opens the final file: closing it here would drop the POSIX locks of this process's
+    # other connections to it (sqlite.org/howtocorrupt.html, 2.2).
+    new = f"{path}.new"
+    for end in ENDINGS:
+        if os.path.lexists(new + end):  # its creator was killed: we hold the lock, so nobody is creating it now
+            os.unlink(new + end)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        if group != -1:
+            os.fchown(descriptor, -1, group)
+        os.fchmod(descriptor, mode)  # independent of the umask; SQLite gives -wal and -shm the same permissions
+    finally:
+        os.close(descriptor)
+    connection = sqlite3.connect(new, timeout=_BUSY_SECONDS, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        _migrate(connection)
+    finally:
+        connection.close()
+    os.rename(new, path)
+
+
+def _check_is_file(path: str) -> None:
+    """Reading a pipe would wait for ever, and SQLite follows links, also of the files beside the database."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISLNK(mode):
+        raise _is_link(path, os.readlink(path))
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), text("a device"))
+        raise StoreError(text("The database {path} is {kind}, not a file.", path=path, kind=kind), hint=REPAIR)
+
+
+def _is_link(path: str, target: str) -> StoreError:
+    return StoreError(
+        text("{path} is a link to {target}: find out who created it.", path=path, target=target), hint=REPAIR
+    )
+
+
+def _decode(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
 
 
 def _check_no_link(connection: sqlite3.Connection, path: str) -> None:
@@ -133,9 +224,7 @@ def _check_no_link(connection: sqlite3.Connection, path: str) -> None:
     opened = connection.execute("PRAGMA database_list").fetchone()[2]
     connection.text_factory = str
     if _real(opened) != _real(path):
-        raise StoreError(
-            text("{path} is a link to {target}: find out who created it, and remove it.", path=path, target=opened)
-        )
+        raise _is_link(path, opened)
 
 
 def _real(path: str) -> str:

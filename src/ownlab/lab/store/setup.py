@@ -5,7 +5,9 @@ from __future__ import annotations
 import grp
 import json
 import os
+import sqlite3
 import stat
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,14 +16,14 @@ from ownlab.atomic_files import replace_file
 from ownlab.config.limits import LIMITS
 from ownlab.errors import StoreError, UsageError
 from ownlab.lab.store import schema
-from ownlab.lab.store.errors import store_errors
-from ownlab.lab.store.layout import Layout
+from ownlab.lab.store.errors import REPAIR, store_errors
+from ownlab.lab.store.layout import Layout, layout_of, make_private
 from ownlab.text import listing, text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["init_shared"]
+__all__ = ["init_shared", "repair"]
 
 
 def init_shared(
@@ -50,6 +52,61 @@ def init_shared(
         schema.create(layout.database, reach & 0o666, number)
         for end in ("", "-wal", "-shm"):
             _give(layout.database + end, reach & 0o666, number)
+
+
+def repair(folder: str | Path) -> str:
+    """Replace the database if it is damaged or lost. Return the path of the old one; "" if nothing was wrong.
+
+    Runtimes that are running are not in the new one until they register again, some seconds later. Their locks keep
+    their cards from being leased until then. The record of past usage stays in the old database.
+    """
+    layout = layout_of(os.path.abspath(os.fspath(folder)))
+    with store_errors(layout.folder):
+        aside = _set_aside_what_is_no_folder(layout)
+        if not os.path.lexists(layout.tables) or not os.path.lexists(layout.locks):
+            _create_again(layout)
+            return aside
+        if not os.path.lexists(layout.database) and not layout.shared:
+            _create_again(layout)
+            return aside
+        try:
+            schema.check(layout.database)
+        except (StoreError, sqlite3.DatabaseError, OSError) as exc:
+            if _is_temporary(exc):
+                raise
+        else:
+            return aside
+        status = os.stat(layout.tables)
+        mode = stat.S_IMODE(status.st_mode) & 0o666 if layout.shared else 0o600
+        return schema.replace(layout.database, mode)  # in a shared store it gets the group of its folder (setgid)
+
+
+def _set_aside_what_is_no_folder(layout: Layout) -> str:
+    """Rename what stands in the place of one of the store's folders. Return the last new name, or ""."""
+    aside = ""
+    for path in (layout.tables, layout.locks):
+        if os.path.lexists(path) and not stat.S_ISDIR(os.lstat(path).st_mode):
+            aside = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+            os.rename(path, aside)
+    return aside
+
+
+def _create_again(layout: Layout) -> None:
+    if not layout.shared:
+        make_private(layout.folder)
+        return
+    given = layout.read_policy()
+    group = given.get("group")
+    init_shared(layout.folder, group=group if isinstance(group, str) else None, limits=layout.limits())
+
+
+def _is_temporary(error: Exception) -> bool:
+    """Whether the database may be sound: it is locked, the disk is full, this user may not read it, or it is newer."""
+    if isinstance(error, sqlite3.DatabaseError):
+        return not any(word in str(error) for word in ("malformed", "not a database", "no such", "already exists"))
+    if isinstance(error, StoreError):
+        return error.hint != REPAIR
+    return not isinstance(error, FileNotFoundError)
 
 
 def _group(name: str | None) -> int:

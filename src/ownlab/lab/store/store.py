@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ownlab.errors import CardsTaken, StoreError
+from ownlab.file_lock import wait_for_lock
 from ownlab.lab.store import locks, schema, tables
 from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import Layout, make_private, read_layout
 from ownlab.lab.store.lease_scheduler import Holding, allocate, check_possible, explain_wait
-from ownlab.lab.store.orphans import Orphan, describe_orphans, end_orphans, own_ancestors
+from ownlab.lab.store.lock_records import (
+    LockRecord,
+    find_lost_locks,
+    holds_lock_elsewhere,
+    read_held,
+    write_record,
+)
+from ownlab.lab.store.locks_only import remove_dead_locks
+from ownlab.lab.store.orphans import Orphan, boot_id, describe_orphans, end_orphans, own_ancestors
 from ownlab.lab.store.rows import Device, Lease, QueuePosition, RuntimeRow, UsageRow
 from ownlab.text import text
 
@@ -43,6 +52,8 @@ class Store:
         self._guard = threading.Lock()
         _opened.add(self)
 
+    trouble = ""  # why the database cannot be used: see `LocksOnly`
+
     @classmethod
     def open(cls, folder: str | Path, *, create: bool = True) -> Store:
         """Open the store in a folder. If there is none, create a private one, or raise StoreError without `create`."""
@@ -58,6 +69,15 @@ class Store:
                     )
                 layout = make_private(path)
             return cls(layout, schema.connect(layout.database))
+
+    def is_current(self) -> bool:
+        """Whether the database is still the one at its path: somebody may have replaced it."""
+        try:
+            return os.path.samestat(os.stat(self._layout.database), self._file)
+        except PermissionError:  # cannot be told
+            return True
+        except OSError:
+            return False
 
     def set_busy_timeout(self, seconds: float) -> None:
         """Set how long to wait while others write: for callers that have other work to do, and retry."""
@@ -95,8 +115,22 @@ class Store:
             if left:
                 orphans = describe_orphans(left[row.id])
                 raise StoreError(text("Runtime {id} cannot be started again: {orphans}.", id=row.id, orphans=orphans))
+        row = row._replace(state="waiting")
         with self._writing() as database:
-            tables.insert_runtime(database, row._replace(state="waiting"))
+            tables.insert_runtime(database, row)
+            write_record(self._layout.lock(row.id), LockRecord(self.folder, row))
+
+    def register(self, row: RuntimeRow, leases: Sequence[Lease]) -> None:
+        """Add a living runtime with its leases, if the database does not have it: it was damaged and replaced."""
+        with self._writing() as database:
+            if not tables.has_runtime(database, row.id):
+                tables.insert_runtime(database, row)
+                tables.insert_leases(database, leases, time.time())
+
+    def has(self, runtime: str) -> bool:
+        """Whether the database has a row of this runtime."""
+        with self._reading() as database:
+            return tables.has_runtime(database, runtime)
 
     def acquire(
         self, runtime: str, devices: Sequence[Device], *, quota: float | None = None
@@ -107,7 +141,8 @@ class Store:
         DeviceUnusable if waiting would not help, CardsTaken if the user's weekly quota is used up.
         """
         _, left = self._reap()
-        with self._writing() as database:
+        with self._one_acquires(), self._writing() as database:
+            tables.delete_unusable(database)
             rows = list(tables.read_runtimes(database).values())
             row = next((row for row in rows if row.id == runtime), None)
             if row is None:
@@ -118,18 +153,43 @@ class Store:
                 check_possible(row.want, devices)
                 if quota is not None:
                     _check_quota(database, row, quota)
-                waiting = self._waiting(rows, leases)
-                chosen = allocate(runtime, [(other.id, other.want) for other in waiting], devices, _booked(leases))
-                if chosen is None:
-                    place = _place(row, waiting)
-                    return QueuePosition(
-                        place, explain_wait(row.want, devices, _holdings(leases, rows, left), place - 1)
-                    )
-                own = tuple(Lease(runtime, device.uuid, row.want.parts) for device in chosen)
+                given = self._choose(row, rows, leases, devices, left)
+                if isinstance(given, QueuePosition):
+                    return given
+                own = given
                 tables.insert_leases(database, own, time.time())
             if row.state == "waiting":
+                row = row._replace(state="starting")
                 tables.update_runtime(database, runtime, {"state": "starting"})
+            write_record(self._layout.lock(runtime), LockRecord(self.folder, row, own))
             return own
+
+    def _choose(
+        self,
+        row: RuntimeRow,
+        rows: Sequence[RuntimeRow],
+        leases: Mapping[Lease, float],
+        devices: Sequence[Device],
+        left: Mapping[str, Sequence[Orphan]],
+    ) -> tuple[Lease, ...] | QueuePosition:
+        """Choose devices that neither a lease nor the lock of a living runtime names."""
+        waiting = self._waiting(rows, leases)
+        place, queue = _place(row, waiting), [(other.id, other.want) for other in waiting]
+        held = read_held(self._layout.locks, {other.id for other in rows})
+        if held.unreadable:
+            damaged = held.unreadable[0]
+            why = text("The lock of runtime {id} is damaged: nobody knows which cards it holds.", id=damaged)
+            return QueuePosition(place, why)
+        everything, booked = [*rows], dict(leases)
+        _add_records(held.records, everything, booked)
+        chosen = allocate(row.id, queue, devices, _booked(booked))
+        if chosen is not None:  # only now: it reads the environment of every process
+            lost = find_lost_locks(self.folder, {other.id for other in everything})
+            _add_records(lost, everything, booked)
+            chosen = allocate(row.id, queue, devices, _booked(booked)) if lost else chosen
+        if chosen is None:
+            return QueuePosition(place, explain_wait(row.want, devices, _holdings(booked, everything, left), place - 1))
+        return tuple(Lease(row.id, device.uuid, row.want.parts) for device in chosen)
 
     def update(self, runtime: str, **columns: object) -> None:
         """Change columns of a runtime's row, named as the fields of RuntimeRow."""
@@ -158,14 +218,30 @@ class Store:
     # -- queries
 
     def runtimes(self) -> list[RuntimeRow]:
-        """All runtimes in queue order, including dead ones that were not removed yet (`is_alive`)."""
-        with self._reading() as database:
-            return list(tables.read_runtimes(database).values())
+        """All runtimes in queue order, including dead ones that were not removed yet (`is_alive`).
+
+        Last come living ones that the database does not have, because it was damaged and replaced.
+        """
+        rows, _, records = self._read_all()
+        return [*rows, *(record.row for record in records)]
 
     def leases(self) -> list[Lease]:
-        """All leases."""
+        """All leases of these runtimes."""
+        _, leases, records = self._read_all()
+        return [*leases, *(lease for record in records for lease in record.leases)]
+
+    def _read_all(self) -> tuple[list[RuntimeRow], list[Lease], list[LockRecord]]:
+        """The rows and their leases, and living runtimes that the database does not have."""
         with self._reading() as database:
-            return list(tables.read_leases(database))
+            rows = list(tables.read_runtimes(database).values())
+            leases = list(tables.read_leases(database))
+        known = {row.id for row in rows}
+        with store_errors(self.folder):
+            try:
+                records = read_held(self._layout.locks, known).records
+            except PermissionError:  # another user's private store, which was opened before
+                records = []
+        return rows, [lease for lease in leases if lease.runtime in known], records
 
     def usage(self, since_day: str) -> list[UsageRow]:
         """The usage on that day ("2026-11-15", UTC) and later."""
@@ -198,14 +274,14 @@ class Store:
     def reap(self) -> list[str]:
         """Kill what dead runtimes left, if this user may, and free their cards. Return the runtimes that were freed."""
         freed, _ = self._reap()
-        self._sweep_locks()
+        self._sweep()
         return freed
 
     def _reap(self) -> tuple[list[str], dict[str, list[Orphan]]]:
         """Return the runtimes that were freed, and the orphans of the others."""
         with self._reading() as database:
             rows = tables.read_runtimes(database)
-        dead = {seq: row for seq, row in rows.items() if not self.is_alive(row.id)}
+        dead = {seq: row for seq, row in rows.items() if not self.is_alive(row.id) and not _lost_its_lock(row)}
         if not dead:
             return [], {}
         with self._reading() as database:  # `release` deletes the row before the lock: a released runtime is not dead
@@ -230,16 +306,16 @@ class Store:
         owners = ((row, locks.owner(self._layout.lock(row.id))) for row in rows)
         return [(row, fallback if owner is None else owner) for row, owner in owners]
 
-    def _sweep_locks(self) -> None:
-        """Remove lock files without a row. In a shared store only their owner can, even if others freed the cards."""
-        known = {row.id for row in self.runtimes()}
+    def _sweep(self) -> None:
+        """Remove what nobody can use: unreadable rows, and lock files without a row after their last process.
+
+        In a shared store only its owner can remove a lock file, even if others freed the cards.
+        """
+        with self._writing() as database:
+            tables.delete_unusable(database)
+            known = {row.id for row in tables.read_runtimes(database).values()}
         with store_errors(self.folder):
-            for name in os.listdir(self._layout.locks):
-                if name.endswith(".lock") and name.removesuffix(".lock") not in known:
-                    path = os.path.join(self._layout.locks, name)
-                    with locks.if_unheld(path) as unheld:
-                        if unheld:
-                            locks.remove(path)
+            remove_dead_locks(self._layout, known)
 
     def _waiting(self, rows: Iterable[RuntimeRow], leases: Mapping[Lease, float]) -> list[RuntimeRow]:
         """Living runtimes that wait for cards, in queue order."""
@@ -248,6 +324,20 @@ class Store:
         return [row for row in asking if self.is_alive(row.id)]
 
     # -- transactions
+
+    @contextmanager
+    def _one_acquires(self) -> Iterator[None]:
+        """One process at a time leases cards, even if some still have a replaced database open."""
+        with store_errors(self.folder):
+            folder = os.open(self._layout.locks, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            busy = text(
+                "Another process has been leasing cards of the store {folder} for too long.", folder=self.folder
+            )
+            wait_for_lock(folder, StoreError(busy, hint=text("Try again.")))
+            yield
+        finally:
+            os.close(folder)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -259,9 +349,6 @@ class Store:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Exclusive from the first statement: what is read inside is still valid when it is written."""
         with self._transaction("BEGIN IMMEDIATE") as database:
-            if not os.path.samestat(os.stat(self._layout.database), self._file):
-                message = text("The database in {folder} was replaced while it was in use.", folder=self.folder)
-                raise StoreError(message)
             yield database
 
     @contextmanager
@@ -271,6 +358,11 @@ class Store:
         with self._guard, store_errors(self.folder):
             self._connection.execute(begin)
             try:
+                if not self.is_current():
+                    message = text(
+                        "The database in {folder} was removed or replaced while it was in use.", folder=self.folder
+                    )
+                    raise StoreError(message, hint=text("Try again."))
                 yield self._connection
                 self._connection.execute("COMMIT")
             finally:
@@ -293,6 +385,22 @@ def _unknown(runtime: str) -> StoreError:
     return StoreError(text("Runtime {id} is not in the store: it has ended.", id=runtime))
 
 
+def _add_records(records: Iterable[LockRecord], rows: list[RuntimeRow], leases: dict[Lease, float]) -> None:
+    """Add runtimes that the database does not have."""
+    for record in records:
+        rows.append(record.row)
+        leases.update((lease, _since(record.row)) for lease in record.leases)
+
+
+def _since(row: RuntimeRow) -> float:
+    return row.queued_at if row.started_at is None else row.started_at
+
+
+def _lost_its_lock(row: RuntimeRow) -> bool:
+    """Whether the runtime lives, but its lock file was removed or moved away. It creates another one."""
+    return row.boot == boot_id() and holds_lock_elsewhere(row)
+
+
 def _booked(leases: Iterable[Lease]) -> dict[str, int]:
     booked: dict[str, int] = {}
     for lease in leases:
@@ -308,6 +416,7 @@ def _holdings(
     return [
         Holding(lease.device, lease.parts, since, by_id[lease.runtime], remains.get(lease.runtime, ""))
         for lease, since in leases.items()
+        if lease.runtime in by_id
     ]
 
 

@@ -5,10 +5,13 @@ One runtime is two processes beside its kernel, in this order:
 - `__main__`: `python -m ownlab.lab.supervisor PLAN_FILE`.
 - `keeper`: the first process. It locks the runtime, forks the supervisor, waits for it, and releases cards and files.
 - `bootstrap`: the supervisor's start: enter the queue, lease cards, start the kernel, import the rest meanwhile.
-- `kernel_process`: starts and signals the kernel; `process_tree`: descendants, CPU time, subreaper.
+- `kernel_process`: starts and signals the kernel, and finds out why it died; `memory_events`: whether memory ran out;
+  `process_tree`: descendants, CPU time, subreaper.
 - `event_loop`: poll sockets, signals and timers, and dispatch them.
 - `lifecycle`: all decisions: waiting, starting, dying, restarting, ending.
-- `channels`: the five Jupyter channels between clients and kernel; `message_inspector`: what it reads of the messages.
+- `channels`: the five Jupyter channels between clients and kernel; `message_inspector`: what it reads of the messages;
+  `output_publisher`: iopub, with a bound on what waits for a client that does not read.
+- `script_channels`: what stands in for them if the runtime runs a script.
 - `journal_recorder`: numbers each message and writes it to the journal before it is forwarded.
 - `limit_monitor`: idle, session and weekly limits; `card_probe`: reads the cards in a short child process.
 - `state_writer`: state.json, the runtime's row and its usage in the store, and the log.

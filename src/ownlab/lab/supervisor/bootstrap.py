@@ -8,14 +8,15 @@ import signal
 import time
 from typing import Any
 
-from ownlab.errors import CardsTaken, DeviceUnusable, LabError
+from ownlab.errors import CardsTaken, DeviceUnusable, LabError, StoreError
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.orphans import boot_id
-from ownlab.lab.store.rows import Process, QueuePosition, RuntimeRow
-from ownlab.lab.store.store import Store
+from ownlab.lab.store.rows import Lease, Process, QueuePosition, RuntimeRow
 from ownlab.lab.supervisor.kernel_process import Launcher
 from ownlab.lab.supervisor.process_tree import adopt_orphans, identify, signal_when_parent_dies
+from ownlab.lab.supervisor.registration import Registration
 from ownlab.lab.supervisor.state_writer import FAILED, StateWriter, initial_state, log, write_state
+from ownlab.text import sentences
 
 __all__ = ["KEEPER_DIED", "supervise"]
 
@@ -34,28 +35,39 @@ def supervise(plan: Plan, keeper: Process, lock: int, umask: int) -> int:
     state = initial_state(plan, keeper, own)
     launcher = Launcher(plan, lock, umask)
     try:
-        store = Store.open(plan.store)
-        store.enqueue(_row(plan, keeper, own))
-        granted = store.acquire(plan.runtime, plan.devices, quota=plan.limits.card_seconds_per_week)
+        registration = Registration(plan.store, _row(plan, keeper, own), lock)
+        granted = _register(plan, registration)
         kernel = None
         if not isinstance(granted, QueuePosition):
             launcher.assign(plan.devices, granted)
             kernel = launcher.start({}, plan.cwd)
     except (LabError, CardsTaken, DeviceUnusable) as exc:
         refused = not isinstance(exc, LabError)
-        return _fail(plan, state, "refused" if refused else "ended", f"{exc.message} {exc.hint}".strip())
+        return _fail(plan, state, "refused" if refused else "ended", sentences(exc.message, exc.hint))
     # The kernel is starting: what is imported from here on does not delay it.
     from ownlab.lab.supervisor.lifecycle import Lifecycle
 
-    lifecycle = Lifecycle(plan, store, StateWriter(plan, store, state), launcher)
+    lifecycle = Lifecycle(plan, registration, StateWriter(plan, registration, state), launcher)
     lifecycle.begin(granted, kernel)
     if lifecycle.exit_code is None:
         from ownlab.lab.supervisor.event_loop import run
 
         run(lifecycle, keeper.pid)
     lifecycle.close()
-    store.close()
+    registration.close()
     return lifecycle.exit_code or 0
+
+
+def _register(plan: Plan, registration: Registration) -> tuple[Lease, ...] | QueuePosition:
+    """Enter the queue and ask for cards. A runtime without cards starts even if the store cannot be used."""
+    try:
+        registration.enqueue()
+        return registration.acquire(plan.devices, quota=plan.limits.card_seconds_per_week)
+    except StoreError as exc:
+        if plan.want.kind is not None:
+            raise
+        log(f"not in the store yet: {exc.message}")
+        return ()
 
 
 def _fail(plan: Plan, state: dict[str, Any], how: str, reason: str) -> int:

@@ -12,24 +12,28 @@ from typing import Any, Literal
 
 import zmq
 
+from ownlab.lab.journal.death import Death
+from ownlab.lab.journal.records import json_object
 from ownlab.lab.supervisor.journal_recorder import JournalRecorder
 from ownlab.lab.supervisor.message_inspector import DELIMITER, MessageInspector, PendingInputs
-from ownlab.lab.transport.journal_protocol import journal_address
+from ownlab.lab.supervisor.output_publisher import OutputPublisher
+from ownlab.lab.transport.bindings import Bindings
+from ownlab.lab.transport.endpoints import JUPYTER_CHANNELS, Endpoint, channel_endpoint, unix_endpoint, with_endpoint
 from ownlab.lab.transport.journal_server import IDENTITY, JournalServer, send_frames
 
-__all__ = ["CHANNELS", "Channels", "Direction"]
-
-CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
+__all__ = ["Channels", "Direction"]
 
 Direction = Literal["to_kernel", "to_clients"]
 
-# A kernel's socket types towards clients; a client's towards the kernel.
-_CLIENT_SIDE = {"shell": zmq.ROUTER, "iopub": zmq.XPUB, "stdin": zmq.ROUTER, "control": zmq.ROUTER, "hb": zmq.ROUTER}
+# A client's socket types towards the kernel.
 _KERNEL_SIDE = {"shell": zmq.DEALER, "iopub": zmq.SUB, "stdin": zmq.DEALER, "control": zmq.DEALER, "hb": zmq.DEALER}
 
 # Forward at most this many messages, or bytes, of one socket before serving the others.
 _TURN_MESSAGES = 256
 _TURN_BYTES = 4 << 20
+# Replies that may wait for a client of Jupyter's own protocol that does not read; further ones are dropped for it. It has
+# requested each of them. A kernel itself drops them beyond 1,000.
+_WAITING_MESSAGES = 100_000
 # Milliseconds for the last messages to leave when everything ends.
 _LINGER = 500
 # Milliseconds between attempts to reach a kernel that has not opened its sockets yet.
@@ -47,32 +51,44 @@ class Channels:
         self,
         connection: dict[str, Any],
         poller: zmq.Poller,
-        recorder: JournalRecorder | None = None,
-        sockets: str = "",
+        recorder: JournalRecorder | None,
+        sockets: str,
+        journal: Endpoint,
+        backlog: int,
     ) -> None:
-        """With a recorder, the journal socket is opened in the folder `sockets`."""
+        """Unix sockets are bound in the folder `sockets`. With a recorder, the journal is served at its endpoint.
+
+        At most `backlog` bytes wait in memory for a client that does not read.
+        """
         self.inspector = MessageInspector(connection["key"])
         self._poller = poller
-        self._context = zmq.Context()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._bindings = Bindings(self._context)
         self._client_sockets: dict[str, zmq.Socket[bytes]] = {}
         self._kernel_sockets: dict[str, zmq.Socket[bytes]] = {}
         self._routes: dict[zmq.Socket[bytes], tuple[str, Direction]] = {}
         self._held_messages: list[tuple[str, list[bytes]]] = []
-        self._subscribed: set[bytes] = set()
         self._recorder, self._pending_inputs = recorder, PendingInputs()
-        self.connection = self._bind(connection)
+        self._outputs = OutputPublisher(
+            self._socket(zmq.XPUB), backlog, recorder.folder if recorder else "", self.inspector.sign
+        )
+        self.connection = self._bind(connection, sockets)
         self._journal_server: JournalServer | None = None
         if recorder:
-            self._journal_server = JournalServer(self._socket(zmq.ROUTER), journal_address(sockets))
+            self._journal_server = JournalServer(self._socket(zmq.ROUTER), backlog)
+            self._bindings.bind(self._journal_server.socket, journal, unix_endpoint(sockets, "line").path)
             poller.register(self._journal_server.socket, zmq.POLLIN)
+        if self._bindings.authenticator:
+            poller.register(self._bindings.authenticator, zmq.POLLIN)
+        self._bindings.start()
 
     def connect(self, address: str) -> None:
-        """Connect to the kernel at `address`-1 to `address`-5, in the order of CHANNELS. The kernel may bind later."""
+        """Connect to the kernel at `address`-1 to `address`-5, in the order of JUPYTER_CHANNELS. The kernel may bind later."""
         self.inspector.reset()
         if self._recorder:
             self._recorder.add_launch()
             self._publish()
-        for number, channel in enumerate(CHANNELS, start=1):
+        for number, channel in enumerate(JUPYTER_CHANNELS, start=1):
             socket = self._socket(_KERNEL_SIDE[channel])
             socket.reconnect_ivl = _RETRY
             if channel == "iopub":
@@ -87,20 +103,24 @@ class Channels:
         for channel, frames in held:
             send_frames(self._kernel_sockets[channel], frames)
 
-    def disconnect(self, why: str) -> None:
-        """The kernel is gone: forward its last messages. Messages from clients are recorded for the next kernel."""
+    def drain(self) -> None:
+        """The kernel is gone: forward its last messages."""
         last = zmq.Poller()
         for socket in self._kernel_sockets.values():
             last.register(socket, zmq.POLLIN)
         while ready := last.poll(_SILENCE):
             for socket, _ in ready:
                 self.serve(socket)
+
+    def disconnect(self, why: str, death: Death | None = None) -> None:
+        """Close the sockets of a kernel that is gone. Messages from clients are recorded for the next kernel."""
         for socket in self._kernel_sockets.values():
             self._poller.unregister(socket)
             del self._routes[socket]
             socket.close(linger=0)
         if self._kernel_sockets and self._recorder:
-            self._recorder.add_event("kernel-ended", why=why)
+            more = {"death": death.dump()} if death else {}
+            self._recorder.add_event("kernel-ended", why=why, **more)
             self._publish()
         self._kernel_sockets = {}
         self._pending_inputs.clear()
@@ -109,6 +129,12 @@ class Channels:
         """Forward what is waiting at a socket that the poller returned. False if it is not one of ours."""
         if self._journal_server and socket is self._journal_server.socket:
             self._serve_journal(self._journal_server)
+            return True
+        if socket is not None and socket is self._bindings.authenticator:
+            self._bindings.authenticate()
+            return True
+        if socket is self._outputs.socket:
+            self._outputs.accept()
             return True
         if not isinstance(socket, zmq.Socket) or socket not in self._routes:
             return False
@@ -120,11 +146,17 @@ class Channels:
     def _turn(self, socket: zmq.Socket[bytes]) -> bool:
         """Forward what is waiting, up to the limits, after writing it to the journal. Return whether there was anything."""
         channel, direction = self._routes[socket]
-        waiting = [frames for frames in _receive(socket) if self._admit(channel, direction, frames)]
+        waiting = [(frames, self._position) for frames in _receive(socket) if self._admit(channel, direction, frames)]
         self._publish()
-        for frames in waiting:
-            self.forward(channel, direction, frames)
+        if channel == "iopub":
+            self._outputs.accept()  # a client that subscribed before it executed gets what it executes
+        for frames, number in waiting:
+            self.forward(channel, direction, frames, number)
         return bool(waiting)
+
+    @property
+    def _position(self) -> int:
+        return self._recorder.position if self._recorder else 0
 
     def _serve_outputs(self) -> None:
         """Forward outputs first: the kernel message them before its input_request, but on another socket."""
@@ -162,9 +194,6 @@ class Channels:
 
     def _admit(self, channel: str, direction: Direction, frames: list[bytes]) -> bool:
         """Number and record a message. Return False if it must not be forwarded."""
-        if channel == "iopub" and direction == "to_kernel":  # a subscription: the kernel's SUB takes everything anyway
-            (self._subscribed.add if frames[0][:1] == b"\1" else self._subscribed.discard)(frames[0][1:])
-            return False
         if self._recorder is None or channel == "hb":
             return True
         try:
@@ -185,54 +214,93 @@ class Channels:
         elif self._pending_inputs and channel == "iopub" and b'"status"' in parts[0]:
             self._pending_inputs.drop_finished(parts)
         self._recorder.add(channel, direction == "to_kernel", parts)
+        if channel == "shell" and direction == "to_kernel" and b'"execute_request"' in parts[0]:
+            return not self._refuse(self._recorder, parts)
         return True
+
+    @staticmethod
+    def _refuse(recorder: JournalRecorder, parts: tuple[bytes, ...]) -> bool:
+        """Return whether the kernel that a cell was meant for has died. Its cell then says so."""
+        refused = recorder.came_too_late(parts)
+        if refused:
+            recorder.add_event("not-run", msg_id=json_object(parts[0]).get("msg_id"))
+        return refused
 
     def _publish(self) -> None:
         """Write what was admitted to the journal, then send it to the journal's clients."""
         if self._recorder and self._journal_server:
             self._journal_server.publish(self._recorder.write())
 
-    def forward(self, channel: str, direction: Direction, frames: list[bytes]) -> None:
+    def forward(self, channel: str, direction: Direction, frames: list[bytes], number: int = 0) -> None:
         """Forward one message. Every message passes here, in order."""
         self.inspector.inspect(channel, direction, frames)
         if direction == "to_clients":
-            if self._subscribed if channel == "iopub" else frames[0] != IDENTITY:
+            if channel == "iopub":
+                self._outputs.send(frames, number)
+            elif frames[0] != IDENTITY:
                 send_frames(self._client_sockets[channel], frames)
         elif self._kernel_sockets:
             send_frames(self._kernel_sockets[channel], frames)
         elif channel in ("shell", "stdin", "control") and not self.inspector.is_shutdown(frames):
             self._held_messages.append((channel, frames))
 
+    def due(self) -> float | None:
+        """When `check` must be called; None if no client waits for messages that it has missed."""
+        return self._outputs.due()
+
+    def check(self, now: float) -> None:
+        """Do what is due."""
+        self._outputs.catch_up(now)
+
+    def has_pages(self) -> bool:
+        """Return whether a page shows this runtime's notebook."""
+        return self._journal_server is not None and self._journal_server.has_pages()
+
+    def record_event(self, what: str, **more: object) -> None:
+        """Write an event to the journal, if there is one."""
+        if self._recorder:
+            self._recorder.add_event(what, **more)
+            self._publish()
+
     def close(self, why: str) -> None:
         """Let the last messages leave, and close all sockets."""
+        self.drain()
         self.disconnect(why)
         sockets = list(self._client_sockets.values())
         if self._recorder and self._journal_server:
             self._recorder.add_event("ended", why=why)
             self._publish()
+            self._journal_server.end(self._recorder.position)
             self._recorder.close()
             sockets.append(self._journal_server.socket)
         for socket in sockets:
             self._poller.unregister(socket)
             socket.close(linger=_LINGER)
+        if self._bindings.authenticator:
+            self._poller.unregister(self._bindings.authenticator)
+        self._bindings.close()
         self._context.term()
+        self._bindings.drain()
 
-    def _bind(self, connection: dict[str, Any]) -> dict[str, Any]:
-        bound = {**connection, "transport": "tcp", "ip": connection.get("ip") or "127.0.0.1"}
-        for channel in CHANNELS:
-            socket = self._socket(_CLIENT_SIDE[channel])
-            if connection.get("curve_secretkey"):
-                socket.curve_secretkey = connection["curve_secretkey"].encode()
-                socket.curve_publickey = connection["curve_publickey"].encode()
-                socket.curve_server = True
-            if _CLIENT_SIDE[channel] == zmq.ROUTER:
-                socket.router_handover = (
-                    True  # a client that reconnects with the same identity receives its messages again
-                )
-            socket.bind(f"tcp://{bound['ip']}:{connection.get(f'{channel}_port') or '*'}")
-            bound[f"{channel}_port"] = int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+    def _bind(self, connection: dict[str, Any], sockets: str) -> dict[str, Any]:
+        """Bind the five channels; return the connection with what was bound."""
+        bound = {**connection, "ip": connection.get("ip") or "127.0.0.1"}
+        for number, channel in enumerate(JUPYTER_CHANNELS, start=1):
+            socket = self._outputs.socket
+            if channel != "iopub":
+                socket = self._socket(zmq.ROUTER)
+                socket.sndhwm = _WAITING_MESSAGES
+                # A client that reconnects with the same identity receives its messages again.
+                socket.router_handover = True
+            own = unix_endpoint(sockets, f"c-{number}")
+            wanted = own if bound.get("transport") == "ipc" else channel_endpoint(bound, channel)
+            endpoint = self._bindings.bind(socket, wanted, own.path, heartbeat=channel == "hb")
+            bound = with_endpoint(bound, channel, endpoint)
             self._client_sockets[channel] = socket
-            self._watch(socket, channel, "to_kernel")
+            if channel == "iopub":
+                self._poller.register(socket, zmq.POLLIN)
+            else:
+                self._watch(socket, channel, "to_kernel")
         return bound
 
     def _socket(self, kind: int) -> zmq.Socket[bytes]:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from ownlab.errors import LabError
 from ownlab.lab.supervisor.lifecycle import Lifecycle
+from ownlab.text import text
 
 __all__ = ["answer"]
+
+_MAX_VARIABLE = 128 << 10  # bytes; MAX_ARG_STRLEN in Linux' binfmts.h
 
 
 def answer(lifecycle: Lifecycle, request: dict[str, Any]) -> dict[str, Any]:
     """Return {"ok": true, …}, or {"ok": false, "error": "…"}."""
     do = _REQUESTS.get(str(request.get("do")))
     if do is None:
-        return {"ok": False, "error": f"unknown request {request.get('do')!r}: use one of {', '.join(_REQUESTS)}"}
+        names = ", ".join(_REQUESTS)
+        error = text("unknown request {request}: use one of {names}", request=repr(request.get("do")), names=names)
+        return {"ok": False, "error": error}
     try:
         return {"ok": True, **(do(lifecycle, request) or {})}
     except LabError as exc:
         return {"ok": False, "error": exc.message}
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, OSError) as exc:
         # A bad request (an unknown signal, a missing value) must never end the kernel.
-        return {"ok": False, "error": f"{request.get('do')}: {exc!r}"}
+        return {"ok": False, "error": text("{request}: {error}", request=request.get("do"), error=repr(exc))}
 
 
 def _status(lifecycle: Lifecycle, request: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +40,8 @@ def _signal(lifecycle: Lifecycle, request: dict[str, Any]) -> None:
 
 
 def _end(lifecycle: Lifecycle, request: dict[str, Any]) -> None:
-    lifecycle.end(str(request.get("why") or "it was stopped"), now=bool(request.get("now")))
+    why = request.get("why")
+    lifecycle.end(why if isinstance(why, str) and why else text("it was stopped"), now=bool(request.get("now")))
 
 
 def _kill(lifecycle: Lifecycle, request: dict[str, Any]) -> None:
@@ -50,8 +57,17 @@ def _expect(lifecycle: Lifecycle, request: dict[str, Any]) -> None:
 
 
 def _relaunch(lifecycle: Lifecycle, request: dict[str, Any]) -> dict[str, Any]:
-    changes = {str(name): str(value) for name, value in (request.get("env") or {}).items()}
-    lifecycle.relaunch(changes, request.get("cwd"))
+    changes, cwd = request.get("env") or {}, request.get("cwd")
+    # Checked first: the current kernel ends before another is started.
+    for name, value in changes.items():
+        if not isinstance(value, str) or not name or "=" in name:
+            raise LabError(text("{name!r} cannot be a variable of a kernel's environment", name=name))
+        encoded = os.fsencode(f"{name}={value}")
+        if b"\0" in encoded or len(encoded) >= _MAX_VARIABLE:
+            raise LabError(text("the value of {name!r} contains a zero byte or is too long", name=name))
+    if cwd and not os.path.isdir(cwd):
+        raise LabError(text("there is no folder {folder!r}", folder=cwd))
+    lifecycle.relaunch(changes, cwd)
     return lifecycle.status()
 
 

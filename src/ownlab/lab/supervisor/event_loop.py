@@ -10,12 +10,16 @@ from functools import partial
 
 import zmq
 
+from ownlab.errors import LabError
+from ownlab.lab.journal.death import Death
 from ownlab.lab.supervisor.channels import Channels
 from ownlab.lab.supervisor.control_commands import answer
 from ownlab.lab.supervisor.journal_recorder import JournalRecorder
 from ownlab.lab.supervisor.lifecycle import Lifecycle
+from ownlab.lab.supervisor.script_channels import ScriptChannels
 from ownlab.lab.supervisor.state_writer import log
 from ownlab.lab.transport.control import ControlServer
+from ownlab.text import text
 
 __all__ = ["run"]
 
@@ -26,13 +30,18 @@ _SIGNALS = (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1)
 
 def run(lifecycle: Lifecycle, keeper: int) -> None:
     """Run until the runtime is over."""
-    poller = zmq.Poller()
-    recorder = JournalRecorder(lifecycle.plan) if lifecycle.plan.journal else None
+    plan, poller = lifecycle.plan, zmq.Poller()
+    recorder = JournalRecorder(plan) if plan.journal else None
     try:
-        channels = Channels(lifecycle.plan.connection, poller, recorder, lifecycle.plan.sockets)
-        listener = ControlServer(os.path.join(lifecycle.plan.sockets, "control"), partial(answer, lifecycle))
-    except (zmq.ZMQError, OSError) as exc:
-        lifecycle.fail("ended", f"its sockets cannot be opened: {exc.strerror or exc}")
+        channels: Channels | ScriptChannels = (
+            ScriptChannels()
+            if plan.script_folder
+            else Channels(plan.connection, poller, recorder, plan.sockets, plan.journal_endpoint, plan.backlog_mb << 20)
+        )
+        listener = ControlServer(plan.control_endpoint.path, partial(answer, lifecycle))
+    except (zmq.ZMQError, OSError, LabError) as exc:
+        reason = exc.message if isinstance(exc, LabError) else exc.strerror or exc
+        lifecycle.fail("ended", text("its sockets cannot be opened: {reason}", reason=reason))
         if recorder:
             recorder.add_event("ended", why=lifecycle.writer.state["reason"])
             recorder.write()
@@ -45,7 +54,12 @@ def run(lifecycle: Lifecycle, keeper: int) -> None:
 
 class _Loop:
     def __init__(
-        self, lifecycle: Lifecycle, channels: Channels, listener: ControlServer, poller: zmq.Poller, keeper: int
+        self,
+        lifecycle: Lifecycle,
+        channels: Channels | ScriptChannels,
+        listener: ControlServer,
+        poller: zmq.Poller,
+        keeper: int,
     ) -> None:
         self._lifecycle, self._channels, self._listener, self._poller = lifecycle, channels, listener, poller
         self._keeper = keeper
@@ -63,6 +77,7 @@ class _Loop:
             now = time.monotonic()
             self._listener.expire(now)
             if self._lifecycle.exit_code is None:
+                self._channels.check(now)
                 self._lifecycle.check(now)
 
     def _register(self) -> None:
@@ -78,7 +93,7 @@ class _Loop:
 
     def _timeout(self) -> int | None:
         """Milliseconds until the next timer; None if there is none."""
-        times = [at for at in (self._lifecycle.due(), self._listener.due()) if at is not None]
+        times = [at for at in (self._lifecycle.due(), self._listener.due(), self._channels.due()) if at is not None]
         # Rounded up: a timeout of 0 would spin for the last millisecond.
         return math.ceil(max(0.0, min(times) - time.monotonic()) * 1000) if times else None
 
@@ -91,7 +106,7 @@ class _Loop:
         elif what == self._starter:
             if not os.read(self._starter, 4096):
                 self._starter = -1
-                self._lifecycle.end("the process that started it is gone", now=False, seconds=_ORPHANED)
+                self._lifecycle.end(text("the process that started it is gone"), now=False, seconds=_ORPHANED)
         elif what in self._lifecycle.probe.descriptors():
             self._lifecycle.probe.serve()
         elif isinstance(what, int):
@@ -101,10 +116,10 @@ class _Loop:
         if signum == signal.SIGCHLD:
             self._lifecycle.reap()
         elif signum == signal.SIGTERM:
-            self._lifecycle.end("it was stopped", now=False)
+            self._lifecycle.end(text("it was stopped"), now=False)
         elif os.getppid() != self._keeper:
             log("the keeper died")
-            self._lifecycle.end("its keeper was killed", now=True)
+            self._lifecycle.end(text("its keeper was killed"), now=True, death=Death("keeper"))
 
 
 def _signal_pipe() -> int:

@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Sequence
 
+from ownlab.lab.journal.death import Death
 from ownlab.lab.journal.records import EVENT, Record, encode, event, json_object
 from ownlab.lab.journal.storage import JournalInfo, read_journal_info, write_journal_info, write_trouble
 from ownlab.lab.journal.writer import JournalWriter
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.supervisor.state_writer import log
+from ownlab.text import text
 
 __all__ = ["JournalRecorder"]
 
@@ -26,12 +28,14 @@ class JournalRecorder:
     A full disk never ends a kernel: it is reported, and writing is retried.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._folder, self._cell_mb = plan.journal, plan.cell_mb
+    def __init__(self, plan: Plan, *, after_death: bool = False) -> None:
+        """`after_death`: the caller records the death of the supervisor that wrote before."""
+        self.folder, self._cell_mb = plan.journal, plan.cell_mb
         self._writer = JournalWriter(plan.journal)
         self.position = self._writer.last
-        self.launch, ended = _read_earlier(plan.journal) if self.position else (0, True)
+        self.launch, self._kernel_ended = _read_earlier(plan.journal) if self.position else (0, True)
         self._batch: list[Record] = []
+        self._last_death = 0  # the number of its record
         self._reported = ""
         self._info_due = False
         self._retry_at: float | None = None
@@ -39,11 +43,12 @@ class JournalRecorder:
         earlier = read_journal_info(plan.journal)
         started_at = earlier.started_at if earlier else time.time()
         self._info = JournalInfo(plan.runtime, plan.notebook, plan.lab or "", plan.type, started_at)
+        if after_death and earlier:
+            self._info = earlier  # the notebook may have been renamed
         self._write_info()
         self._write_trouble("")
-        if not ended:  # the same runtime was restarted after its supervisor was killed
-            self.add_event("kernel-ended", why="its supervisor died")
-            self.write()
+        if not self._kernel_ended and not after_death:  # the same runtime was restarted after everything was killed
+            self.record_death(text("its supervisor died"), Death("runtime"))
 
     @property
     def trouble(self) -> str:
@@ -58,12 +63,31 @@ class JournalRecorder:
     def add_event(self, what: str, **more: object) -> None:
         """Number an event, which is not a message."""
         self.position += 1
+        if "death" in more:
+            self._last_death = self.position
         self._batch.append(event(self.position, time.time(), what, **more))
+
+    def came_too_late(self, parts: Sequence[bytes]) -> bool:
+        """Whether a page sends code to a kernel that has died, which it does not know yet.
+
+        The next kernel must not run it: what the code needs is gone. Pages say how far they had read when it was run.
+        """
+        if not self._last_death or b'"ownlab_position"' not in parts[2]:
+            return False
+        position = json_object(parts[2]).get("ownlab_position")
+        return isinstance(position, int) and position < self._last_death
 
     def add_launch(self) -> None:
         """Record the launch of another kernel."""
         self.launch += 1
         self.add_event("kernel", launch=self.launch)
+
+    def record_death(self, why: str, death: Death) -> None:
+        """Record that the supervisor which wrote before has died, and the kernel with it."""
+        if not self._kernel_ended:
+            self.add_event("kernel-ended", why=why, death=death.dump())
+            self._kernel_ended = True
+            self.write()
 
     def write(self) -> list[Record]:
         """Write everything added since the last call, and return it."""
@@ -98,10 +122,13 @@ class JournalRecorder:
     def close(self) -> None:
         """Close the journal: no more records will come."""
         self._writer.close()
+        # The server may have changed the notebook's path there.
+        self._info = (read_journal_info(self.folder) or self._info)._replace(last=self.position)
+        self._write_info()
 
     def _write_info(self) -> None:
         try:
-            write_journal_info(self._folder, self._info)
+            write_journal_info(self.folder, self._info)
             self._info_due = False
         except OSError as exc:
             log(f"the journal's about.json will be written later: {exc.strerror}")
@@ -110,7 +137,7 @@ class JournalRecorder:
 
     def _write_trouble(self, words: str) -> None:
         try:
-            write_trouble(self._folder, words)
+            write_trouble(self.folder, words)
         except OSError as exc:  # the folder does not even exist: the log has the reason
             log(f"the journal's problem cannot be reported: {exc.strerror}")
 
@@ -129,7 +156,7 @@ class JournalRecorder:
         """Start a compaction in its own process if the journal has grown enough. At most one runs."""
         if self.compaction or not self._writer.wants_compaction():
             return
-        argv = [sys.executable, "-m", "ownlab.lab.journal.compaction", self._folder, str(self._cell_mb)]
+        argv = [sys.executable, "-m", "ownlab.lab.journal.compaction", self.folder, str(self._cell_mb)]
         try:
             nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)  # our stdin is the starter's pipe
             self.compaction = os.posix_spawn(argv[0], argv, dict(os.environ), file_actions=[nothing], setsigmask=())
@@ -148,7 +175,7 @@ def _as_recordable(record: Record) -> Record:
     try:
         encode([record])
     except struct.error:
-        return event(record.number, record.at, "lost", count=1, why="the message is too large for the journal")
+        return event(record.number, record.at, "lost", count=1, why=text("the message is too large for the journal"))
     return record
 
 
@@ -165,6 +192,6 @@ def _read_earlier(folder: str) -> tuple[int, bool]:
     for record in records_after(Path(folder), 0):
         if record.channel == EVENT:
             content = json_object(record.parts[0])
-            ended = content.get("event") in ("kernel-ended", "ended")
+            ended = content.get("event") in ("kernel-ended", "ended") or content.get("_kernel_there") is False
             launch = max(launch, int(content.get("launch") or 0))
     return launch, ended

@@ -14,11 +14,14 @@ from typing import Any
 
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
+from ownlab.lab.store import locks
+from ownlab.lab.store.layout import hold_lock, lock_path
 from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.bootstrap import supervise
 from ownlab.lab.supervisor.kernel_process import kernel_address
 from ownlab.lab.supervisor.process_tree import adopt_orphans, end_descendants, identify
 from ownlab.lab.supervisor.state_writer import FAILED, initial_state, log, write_state
+from ownlab.text import sentences, text, unpack_texts
 
 __all__ = ["keep"]
 
@@ -36,10 +39,9 @@ def keep(plan_file: str) -> int:
     adopt_orphans()
     keeper = identify(os.getpid())
     try:
-        with Store.open(plan.store) as store:
-            lock = store.hold(plan.runtime)
+        lock = _hold(plan)
     except StoreError as exc:
-        reason = f"{exc.message} {exc.hint}".strip()
+        reason = sentences(exc.message, exc.hint)
         write_state(plan, {**initial_state(plan, keeper, None), "state": "ended", "reason": reason})
         return FAILED
     for signum in (signal.SIGINT, signal.SIGHUP):
@@ -52,6 +54,17 @@ def keep(plan_file: str) -> int:
     if os.getppid() != keeper.pid:  # the keeper was killed; all processes below have been ended
         _clean_up(plan, code)
     return code
+
+
+def _hold(plan: Plan) -> int:
+    """Lock the runtime. One without cards may live without the store: then a file in its own folder is locked."""
+    try:
+        return hold_lock(plan.store, plan.runtime)
+    except StoreError as exc:
+        if plan.want.kind is not None:
+            raise
+        log(f"not in the store: {exc.message}")
+        return locks.hold(os.path.join(plan.home, f"{plan.runtime}.lock"), 0o600)
 
 
 def _wait(plan: Plan, supervisor: int) -> int:
@@ -70,6 +83,8 @@ def _wait(plan: Plan, supervisor: int) -> int:
 
 
 def _clean_up(plan: Plan, code: int) -> None:
+    if code not in (0, FAILED):
+        _record_death_in_journal(plan, code)  # while the runtime is locked: nobody else writes its journal
     _release(plan)
     if code not in (0, FAILED):
         _record_death(plan, code)
@@ -89,28 +104,55 @@ def _release(plan: Plan) -> None:
     try:
         with Store.open(plan.store, create=False) as store:
             store.release(plan.runtime)
-    except StoreError as exc:
+    except StoreError as exc:  # a row without a lock is dead: its cards are freed when the database can be written
         log(f"not released: {exc.message}")
+        _remove_lock(plan)
+
+
+def _remove_lock(plan: Plan) -> None:
+    try:
+        locks.remove(lock_path(plan.store, plan.runtime))
+    except (StoreError, OSError) as exc:
+        log(f"its lock cannot be removed: {exc}")
 
 
 def _record_death(plan: Plan, code: int) -> None:
     """Write to state.json that the supervisor died."""
     try:
         with open(os.path.join(plan.home, "state.json"), encoding="utf-8") as file:
-            state: dict[str, Any] = json.load(file)
+            state: dict[str, Any] = unpack_texts(json.load(file))
     except (OSError, ValueError):
         state = initial_state(plan, identify(os.getpid()), None)
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    write_state(plan, {**state, "state": "ended", "reason": f"its supervisor died ({how})", "kernel": None})
+    if code < 0:
+        reason = text("its supervisor died (signal {signal})", signal=-code)
+    else:
+        reason = text("its supervisor died (exit code {code})", code=code)
+    write_state(plan, {**state, "state": "ended", "reason": reason, "kernel": None})
+
+
+def _record_death_in_journal(plan: Plan, code: int) -> None:
+    """Write to the journal that the supervisor died, so that the cells which ran and waited say so."""
+    if not plan.journal or not os.path.isdir(plan.journal):
+        return
+    from ownlab.lab.journal.death import Death  # rarely needed
+    from ownlab.lab.supervisor.journal_recorder import JournalRecorder
+
+    death = Death("supervisor", signal=-code) if code < 0 else Death("supervisor", exit_code=code)
+    recorder = JournalRecorder(plan, after_death=True)
+    recorder.record_death(text("its supervisor died"), death)
+    recorder.add_event("ended", why=text("its supervisor died"))
+    recorder.write()
+    recorder.close()
 
 
 def _remove_files(plan: Plan, *, sockets_only: bool = False) -> None:
     """Remove the files we made, by name; never a whole tree."""
     address = kernel_address(plan)
     paths = [os.path.join(plan.sockets, name) for name in ("control", "line")]
-    paths += [f"{address}-{number}" for number in range(1, 6)]
+    paths += [f"{address}-{name}" for name in (1, 2, 3, 4, 5, "pipe")]
+    paths += [os.path.join(plan.sockets, f"c-{number}") for number in (1, 2, 3, 4, 5)]
     if not sockets_only:
-        paths += [os.path.join(plan.home, name) for name in _FILES]
+        paths += [os.path.join(plan.home, name) for name in (*_FILES, f"{plan.runtime}.lock")]
     for path in paths:
         if os.path.lexists(path):
             os.unlink(path)

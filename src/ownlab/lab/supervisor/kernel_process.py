@@ -1,19 +1,24 @@
-"""The kernel as a process: start it in its own session, signal it, and read its last log line."""
+"""The kernel as a process: start it in its own session, signal it, and find out why it ended."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError
+from ownlab.lab.journal.death import Death
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.visible_devices import VENDORS, variables
 from ownlab.lab.store.rows import Device, Lease, Process
+from ownlab.lab.supervisor.memory_events import MemoryGroup, find_out_of_memory, machine_memory
 from ownlab.lab.supervisor.process_tree import identify
+from ownlab.text import text
 
 __all__ = ["Kernel", "Launcher", "kernel_address"]
 
@@ -29,6 +34,12 @@ _SIGNALS = (
 )
 
 _LOG_TAIL = 10_000  # bytes of the log that are searched
+_TICKS = os.sysconf("SC_CLK_TCK")
+# faulthandler's words before the lines of Python that ran, the innermost first.
+_FATAL = "Fatal Python error:"
+_STACK_LINES = 12
+# Below this line of a stack is IPython, which called the cell.
+_CALLER = "interactiveshell.py"
 
 
 class Kernel:
@@ -38,6 +49,7 @@ class Kernel:
         self.process = process
         self._log = log
         self._log_start = log_start
+        self._memory_group: MemoryGroup | None = None
 
     @property
     def pid(self) -> int:
@@ -50,12 +62,45 @@ class Kernel:
         except ProcessLookupError:
             return  # it has ended; SIGCHLD follows
 
+    def watch_memory(self) -> None:
+        """Note how often the system has killed in its control group so far. Called when it starts to work."""
+        self._memory_group = MemoryGroup.read(self.pid) or self._memory_group
+
+    def death(self, code: int, usage: resource.struct_rusage) -> Death:
+        """Return what is known about its death. It has ended by itself, or was killed by somebody else."""
+        if code >= 0:
+            return Death("kernel", exit_code=code)
+        if code != -signal.SIGKILL:
+            return Death("kernel", signal=-code, stack=self._fatal_stack())
+        out_of_memory = find_out_of_memory(self.pid, self.process.started / _TICKS, self._memory_group)
+        return Death(
+            "kernel",
+            signal=-code,
+            out_of_memory=out_of_memory.source,
+            peak_bytes=usage.ru_maxrss * 1024 or None,
+            limit_bytes=out_of_memory.limit_bytes,
+            machine_bytes=machine_memory(),
+        )
+
     def last_log_line(self) -> str:
         """Return the last line that it wrote to the log."""
+        lines = [line.strip() for line in self._log_tail()]
+        return next((line for line in reversed(lines) if line), "")
+
+    def _fatal_stack(self) -> tuple[str, ...]:
+        """Return the lines of Python that ran when it crashed, as far as its log has them."""
+        lines = self._log_tail()
+        fatal = max((number for number, line in enumerate(lines) if line.startswith(_FATAL)), default=None)
+        if fatal is None:
+            return ()
+        frames = [line.strip() for line in lines[fatal:] if line.startswith('  File "')]
+        called = next((number for number, frame in enumerate(frames) if _CALLER in frame), len(frames))
+        return tuple(frames[: min(called, _STACK_LINES)])
+
+    def _log_tail(self) -> list[str]:
         with open(self._log, "rb") as file:
             file.seek(max(self._log_start, os.stat(self._log).st_size - _LOG_TAIL))
-            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
-        return next((line for line in reversed(lines) if line), "")
+            return file.read().decode(errors="replace").splitlines()
 
 
 def kernel_address(plan: Plan) -> str:
@@ -89,6 +134,8 @@ class Launcher:
         plan = self._plan
         connection_file = os.path.join(plan.home, "kernel.json")
         argv = [part.replace("{connection_file}", connection_file) for part in plan.argv]
+        if plan.script_folder:  # its arguments are its own
+            argv = plan.argv
         log = os.path.join(plan.home, "log")
         here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         previous = os.umask(0o077)
@@ -101,19 +148,28 @@ class Launcher:
             pid = os.posix_spawnp(
                 argv[0],
                 argv,
-                {**os.environ, **changes, "PWD": cwd, **self._own},
+                {**_inherited(argv[0]), **changes, "PWD": cwd, **self._own},
                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
                 setsid=True,
                 setsigmask=(),
                 setsigdef=_SIGNALS,
             )
         except OSError as exc:
-            raise LabError(f"the kernel cannot be started: {exc.strerror}: {exc.filename or argv[0]}") from exc
+            message = "the kernel cannot be started: {reason}: {file}"
+            raise LabError(text(message, reason=exc.strerror, file=exc.filename or argv[0])) from exc
         finally:
             os.umask(previous)
             os.fchdir(here)
             os.close(here)
         return Kernel(identify(pid), log, log_start)
+
+
+def _inherited(python: str) -> dict[str, str]:
+    """Our environment, without what is meant for our own Python and would mislead the one that is started."""
+    environment = dict(os.environ)
+    if os.path.dirname(python) != os.path.dirname(sys.executable):
+        environment.pop("PYTHONHOME", None)
+    return environment
 
 
 def _connection(plan: Plan) -> str:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ownlab.errors import CardsTaken, DeviceUnusable, LabError, StoreError
+from ownlab.lab.journal.death import Death
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.rows import Lease, QueuePosition
-from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.card_probe import CardProbe
 from ownlab.lab.supervisor.kernel_process import Kernel, Launcher, kernel_address
 from ownlab.lab.supervisor.limit_monitor import LimitMonitor
 from ownlab.lab.supervisor.process_tree import end_descendants
-from ownlab.lab.supervisor.state_writer import FAILED, StateWriter, log
+from ownlab.lab.supervisor.registration import Registration
+from ownlab.lab.supervisor.state_writer import FAILED, StateWriter, log, write_script_end
+from ownlab.text import sentences, text
 
 if TYPE_CHECKING:  # imports zmq, which is loaded while the kernel starts
     from ownlab.lab.supervisor.channels import Channels
     from ownlab.lab.supervisor.journal_recorder import JournalRecorder
+    from ownlab.lab.supervisor.script_channels import ScriptChannels
 
 __all__ = ["Lifecycle"]
 
@@ -35,19 +39,20 @@ _LOCKED = 0.5  # that a locked store may delay messages; updates are written lat
 class Lifecycle:
     """Makes all decisions and never blocks. The event loop calls it after events, and when `due()` is reached."""
 
-    def __init__(self, plan: Plan, store: Store, writer: StateWriter, launcher: Launcher) -> None:
+    def __init__(self, plan: Plan, registration: Registration, writer: StateWriter, launcher: Launcher) -> None:
         self.plan, self.writer = plan, writer
         self.probe = CardProbe(plan.probe)
-        self.channels: Channels | None = None
+        self.channels: Channels | ScriptChannels | None = None
         self.recorder: JournalRecorder | None = None  # of a lab's runtimes, once the sockets are open
         self.kernel: Kernel | None = None
         self.limit_monitor: LimitMonitor | None = None
         self.exit_code: int | None = None  # set when the runtime is over
         self.busy = False
         self.changed_at = time.time()
-        self._store, self._launcher = store, launcher
+        self._registration, self._launcher = registration, launcher
         self._expects: bool | None = None  # the kernel is about to exit: False for good, True for a restart
         self._ending = ""
+        self._ending_death: Death | None = None  # if nobody asked for the end
         self._try_at: float | None = None
         self._probe_at = 0.0
         self._kill_at: float | None = None
@@ -62,29 +67,30 @@ class Lifecycle:
         elif kernel:
             self._begun(kernel)
 
-    def open(self, channels: Channels, recorder: JournalRecorder | None) -> None:
+    def open(self, channels: Channels | ScriptChannels, recorder: JournalRecorder | None) -> None:
         """Set the sockets and the journal, which are open now."""
         self.channels, self.recorder = channels, recorder
         if self.kernel:
             channels.connect(kernel_address(self.plan))
         self.writer.update_state(connection=channels.connection)
+        self.inspect_messages()
 
     def relaunch(self, changes: dict[str, str], cwd: str | None) -> None:
         """Start another kernel with the same cards and ports. LabError if that is impossible."""
         if self._try_at is not None or self._ending or self.limit_monitor is None:
-            raise LabError(f"the runtime is {self.writer.state['state']}")
+            raise LabError(text("the runtime is {state}", state=self.writer.state["state"]))
         if self.kernel:
             self._expects = True
             self.kill_tree()
             if self.kernel:
-                raise LabError(f"the kernel (pid {self.kernel.pid}) was killed but does not exit")
+                raise LabError(text("the kernel (pid {pid}) was killed but does not exit", pid=self.kernel.pid))
         self._launched(self._launcher.start(changes, cwd or self.plan.cwd))
 
     def _acquire(self) -> None:
         devices = self.probe.devices or self.plan.devices
         quota = self.plan.limits.card_seconds_per_week
         try:
-            granted = self._store.acquire(self.plan.runtime, devices, quota=quota)
+            granted = self._registration.acquire(devices, quota=quota)
             if isinstance(granted, QueuePosition):
                 self._wait(granted)
             else:
@@ -94,7 +100,7 @@ class Lifecycle:
             if self.writer.state["reason"] != exc.message:
                 self.writer.update_state(reason=exc.message)
         except (CardsTaken, DeviceUnusable) as exc:
-            self.fail("refused", f"{exc.message} {exc.hint}")
+            self.fail("refused", sentences(exc.message, exc.hint))
         except LabError as exc:
             self.fail("ended", exc.message)
 
@@ -111,9 +117,15 @@ class Lifecycle:
         """The runtime has its cards and its first kernel."""
         uuids = [device.uuid for device in self._launcher.held]
         self._try_at = None
-        self._store.set_busy_timeout(_LOCKED)
+        self._registration.set_busy_timeout(_LOCKED)
         self.limit_monitor = LimitMonitor(
-            self.plan, self._store, self.writer, self.probe, frozenset(uuids), self.own_processes
+            self.plan,
+            self._registration,
+            self.writer,
+            self.probe,
+            frozenset(uuids),
+            self.own_processes,
+            self._has_pages,
         )
         self.writer.state.update(devices=uuids, place=None)
         self.writer.update_row(started_at=time.time())
@@ -121,6 +133,7 @@ class Lifecycle:
 
     def _launched(self, kernel: Kernel) -> None:
         self.kernel = kernel
+        kernel.watch_memory()
         self._dead_until = self._expects = None
         if self.channels:
             self.channels.connect(kernel_address(self.plan))
@@ -128,6 +141,7 @@ class Lifecycle:
         launches = self.writer.state["launches"] + 1
         self._note(state="starting", reason="", exit_code=None, kernel=kernel.process._asdict(), launches=launches)
         self.writer.update_row(now=True, state="starting", kernel=kernel.process)
+        self.inspect_messages()
 
     # -- events
 
@@ -140,12 +154,17 @@ class Lifecycle:
             self.writer.update_state(state="running")
             self.writer.update_row(now=True, state="running")
         if inspector.busy != self.busy:
+            if inspector.busy and self.kernel:
+                self.kernel.watch_memory()
             self._note_busy(inspector.busy)
         if inspector.requested_shutdown is not None:
             self.expect(restart=inspector.requested_shutdown)
             inspector.requested_shutdown = None
         if self.recorder:
             self.recorder.compact()
+
+    def _has_pages(self) -> bool:
+        return self.channels is not None and self.channels.has_pages()
 
     def own_processes(self) -> list[int]:
         """Descendants of this process that do not belong to the kernel."""
@@ -155,23 +174,26 @@ class Lifecycle:
         """Reap children: the kernel, its orphans, a probe, a compaction."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
             if self.kernel and pid == self.kernel.pid:
-                self._kernel_ended(os.waitstatus_to_exitcode(status))
+                self._kernel_ended(os.waitstatus_to_exitcode(status), usage)
             elif pid == self.probe.pid:
                 self.probe.pid = 0
             elif self.recorder and pid == self.recorder.compaction:
                 self.recorder.compaction_ended(os.waitstatus_to_exitcode(status))
 
-    def _kernel_ended(self, code: int) -> None:
+    def _kernel_ended(self, code: int, usage: resource.struct_rusage) -> None:
         kernel = self.kernel
         assert kernel is not None
+        death = None
         if self.channels:
-            self.channels.disconnect(self._why_ended(code))
+            self.channels.drain()
+            death = self._death(kernel, code, usage)
+            self.channels.disconnect(self._why_ended(code), death)
             self.inspect_messages()
         was_running = self.writer.state["state"] != "starting"
         self.kernel = None
@@ -184,24 +206,40 @@ class Lifecycle:
         if self._ending:
             self._finish(self._ending)
         elif self._expects is False:
-            self._finish("it was shut down")
+            self._finish(text("it was shut down"))
+        elif self.plan.script_folder:
+            self._finish(text("the script has ended ({exit})", exit=_describe_exit(code)))
         elif not was_running and self._expects is None and self.writer.state["launches"] == 1:
-            self.fail(
-                "ended", f"the kernel ended before it was ready ({_describe_exit(code)}): {kernel.last_log_line()}"
-            )
+            template = "the kernel ended before it was ready ({exit}): {line}"
+            self.fail("ended", text(template, exit=_describe_exit(code), line=kernel.last_log_line()))
         else:
-            reason = "" if self._expects else f"the kernel died ({_describe_exit(code)})"
-            if not was_running and not self._expects:
-                reason += f" before it was ready: {kernel.last_log_line()}"
+            if death:
+                log(death.summary())
             self._dead_until = time.monotonic() + _DEAD
-            self.writer.update_state(state="dead", reason=reason)
+            self.writer.update_state(state="dead", reason=self._why_dead(code, kernel, was_running))
             self.writer.update_row(state="starting")
         self._expects = None
 
+    def _death(self, kernel: Kernel, code: int, usage: resource.struct_rusage) -> Death | None:
+        """What is known about the end of the kernel; None if somebody asked for it."""
+        if self._ending or self._expects is not None:
+            return self._ending_death
+        # Without a running cell, exit code 0 is `exit()`, which a cell has called.
+        quit_itself = code == 0 and self.channels is not None and not self.channels.inspector.busy
+        return None if quit_itself else kernel.death(code, usage)
+
     def _why_ended(self, code: int) -> str:
         if self._ending or self._expects is None:
-            return self._ending or f"the kernel died ({_describe_exit(code)})"
-        return "it is being restarted" if self._expects else "it was shut down"
+            return self._ending or text("the kernel died ({exit})", exit=_describe_exit(code))
+        return text("it is being restarted") if self._expects else text("it was shut down")
+
+    def _why_dead(self, code: int, kernel: Kernel, was_running: bool) -> str:
+        if self._expects:
+            return ""
+        if was_running:
+            return text("the kernel died ({exit})", exit=_describe_exit(code))
+        template = "the kernel died ({exit}) before it was ready: {line}"
+        return text(template, exit=_describe_exit(code), line=kernel.last_log_line())
 
     def due(self) -> float | None:
         """When `check` must be called, even if nothing happens."""
@@ -222,11 +260,15 @@ class Lifecycle:
             log("the kernel did not exit in time and is killed")
             self.kill_tree()
         if self._dead_until is not None and now >= self._dead_until:
-            self._finish("the kernel died and was not restarted")
+            self._finish(text("the kernel died and was not restarted"))
         if self.limit_monitor and self.channels and self.kernel and not self._ending:
             end = self.limit_monitor.check(self.channels.inspector, now)
             if end:
-                self.end(end.why, now=False)
+                self.end(end.why, now=False, death=Death("limit", reason=end.why))
+            elif warning := self.limit_monitor.take_warning(self.channels.inspector, now):
+                ends_at = time.time() + warning.at - now
+                log(f"ends in {warning.at - now:.0f} s: {warning.why}")
+                self.channels.record_event("limit-warning", ends_at=ends_at, why=warning.why)
         if (due := self.writer.due()) is not None and now >= due:
             self.writer.flush(now)
         if self.recorder:
@@ -244,7 +286,8 @@ class Lifecycle:
     def signal(self, signum: int) -> None:
         """Send a signal to the kernel's process group."""
         if self.kernel is None:
-            raise LabError(f"there is no kernel to signal: the runtime is {self.writer.state['state']}")
+            state = self.writer.state["state"]
+            raise LabError(text("there is no kernel to signal: the runtime is {state}", state=state))
         self.kernel.signal(signum)
 
     def expect(self, *, restart: bool) -> None:
@@ -252,7 +295,7 @@ class Lifecycle:
         if self.kernel:
             self._expects = restart
         elif not restart:
-            self._finish("it was shut down")
+            self._finish(text("it was shut down"))
 
     def rename(self, notebook: str) -> None:
         """Record the new path of the notebook."""
@@ -265,13 +308,13 @@ class Lifecycle:
         if self._ending or not (
             self.limit_monitor and self.channels and self.limit_monitor.extend(self.channels.inspector)
         ):
-            raise LabError("this runtime has no time limit to extend")
+            raise LabError(text("this runtime has no time limit to extend"))
         self.check(time.monotonic())
 
     def terminate(self, *, restart: bool) -> None:
         """Send SIGTERM, which runs the functions registered with on_end."""
         if not restart:
-            self.end("it was stopped", now=False)
+            self.end(text("it was stopped"), now=False)
         elif self.kernel:
             self._expects = True
             self.kernel.signal(signal.SIGTERM, group=False)
@@ -279,14 +322,15 @@ class Lifecycle:
     def kill(self, *, restart: bool) -> None:
         """Send SIGKILL to everything below."""
         if not restart:
-            self.end("it was killed", now=True)
+            self.end(text("it was killed"), now=True)
         elif self.kernel:
             self._expects = True
             self.kill_tree()
 
-    def end(self, why: str, *, now: bool, seconds: float | None = None) -> None:
-        """End the runtime: give on_end its seconds, or kill it now."""
-        self._ending = self._ending or why
+    def end(self, why: str, *, now: bool, seconds: float | None = None, death: Death | None = None) -> None:
+        """End the runtime: give on_end its seconds, or kill it now. `death`: nobody asked for it, so cells say why."""
+        if not self._ending:
+            self._ending, self._ending_death = why, death
         self.writer.update_state(state="ending", reason=self._ending)
         self.writer.update_row(now=True, state="ending", ends_why=self._ending)
         if self.kernel is None:
@@ -306,8 +350,8 @@ class Lifecycle:
 
     def fail(self, state: str, reason: str) -> None:
         """The runtime never had a kernel: "refused" if the cards are not available, "ended" for any other reason."""
-        log(f"{state}: {reason.strip()}")
-        self.writer.update_state(state=state, reason=reason.strip())
+        log(f"{state}: {reason}")
+        self.writer.update_state(state=state, reason=reason)
         self.exit_code = FAILED
 
     def close(self) -> None:
@@ -316,6 +360,8 @@ class Lifecycle:
         if self.channels:
             self.channels.close(self.writer.state["reason"])
         self.writer.record_usage(time.monotonic())
+        if self.plan.script_folder:
+            write_script_end(self.plan, self.writer.state, stopped=self._ending)
         if self.exit_code == 0:
             self.writer.update_state(state="ended")
 
@@ -358,4 +404,4 @@ class Lifecycle:
 
 
 def _describe_exit(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"signal {-code}"
+    return text("exit code {code}", code=code) if code >= 0 else text("signal {signal}", signal=-code)

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from ownlab.config.limits import Limits
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.launch_plan import Plan
-from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.card_probe import CardProbe
 from ownlab.lab.supervisor.message_inspector import MessageInspector
 from ownlab.lab.supervisor.process_tree import cpu_seconds
+from ownlab.lab.supervisor.registration import Registration
 from ownlab.lab.supervisor.state_writer import StateWriter, cards_held, log
+from ownlab.text import text
 from ownlab.units import format_seconds
 
 __all__ = ["CpuActivity", "Deadline", "Deadlines", "LimitMonitor"]
@@ -38,32 +39,42 @@ class Deadlines:
         self._not_before = started
         self._quota_ends_at: float | None = None
 
-    def nearest(self, idle_since: float | None) -> Deadline | None:
-        """Return the nearest deadline. `idle_since` is None while the kernel is busy: then idle time does not count."""
+    def nearest(self, idle_since: float | None, unattended_since: float | None = None) -> Deadline | None:
+        """Return the nearest deadline. `idle_since` is None while the kernel is busy: then idle time does not count.
+
+        `unattended_since`: when the last page was closed; None while one is open, and for a runtime without a card.
+        """
         limits, ends = self._limits, []
         extendable = limits.extend > 0
         if limits.idle is not None and idle_since is not None:
             at = max(idle_since + limits.idle, self._not_before)
-            ends.append(Deadline(at, f"after {format_seconds(limits.idle)} idle", extendable, idle=True))
+            why = text("after {duration} idle", duration=format_seconds(limits.idle))
+            ends.append(Deadline(at, why, extendable, idle=True))
+        if limits.unattended is not None and idle_since is not None and unattended_since is not None:
+            at = max(max(idle_since, unattended_since) + limits.unattended, self._not_before)
+            why = text("after {duration} idle with no page open", duration=format_seconds(limits.unattended))
+            ends.append(Deadline(at, why, extendable, idle=True))
         if limits.session is not None:
             at = max(self._started + limits.session, self._not_before)
-            ends.append(Deadline(at, f"sessions end after {format_seconds(limits.session)}", extendable))
+            why = text("sessions end after {duration}", duration=format_seconds(limits.session))
+            ends.append(Deadline(at, why, extendable))
         if self._quota_ends_at is not None and limits.card_seconds_per_week is not None:
             hours = format_seconds(limits.card_seconds_per_week)
-            ends.append(Deadline(self._quota_ends_at, f"this week's {hours} of card time are used up", False))
+            why = text("this week's {duration} of card time are used up", duration=hours)
+            ends.append(Deadline(self._quota_ends_at, why, False))
         return min(ends, default=None)
 
     def warning_time(self, end: Deadline) -> float:
         """When to start warning people."""
         return end.at - self._limits.warn
 
-    def extend(self, idle_since: float | None) -> Deadline | None:
+    def extend(self, idle_since: float | None, unattended_since: float | None = None) -> Deadline | None:
         """Postpone the nearest deadline. None if there is none, or if it cannot be postponed."""
-        end = self.nearest(idle_since)
+        end = self.nearest(idle_since, unattended_since)
         if end is None or not end.may_extend:
             return None
         self._not_before = end.at + self._limits.extend
-        return self.nearest(idle_since)
+        return self.nearest(idle_since, unattended_since)
 
     def note_weekly_usage(self, now: float, card_seconds_used: float, cards: float) -> None:
         """Note the card time that the user has used this week. This runtime uses `cards` at a time."""
@@ -96,6 +107,7 @@ class CpuActivity:
 
 # Seconds.
 _USAGE_INTERVAL = 60.0  # between two usage entries
+_PAGES_INTERVAL = 5.0  # between two looks at whether a page is open
 _SETTLED = 1.0  # from the end of a cell to the first check of its processes, so that short cells cost nothing
 
 
@@ -105,21 +117,33 @@ class LimitMonitor:
     def __init__(
         self,
         plan: Plan,
-        store: Store,
+        registration: Registration,
         writer: StateWriter,
         probe: CardProbe,
         leased: frozenset[str],
         own_processes: Callable[[], Collection[int]],
+        has_pages: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`own_processes`: the supervisor's own child processes, which do not count as the kernel's activity."""
+        """`own_processes`: the supervisor's own child processes, which do not count as the kernel's activity.
+
+        `has_pages`: whether a page shows the notebook.
+        """
         now = time.monotonic()
+        self._has_pages = has_pages
+        # Only a runtime with a card is released for want of a page.
+        self._watches_pages = plan.limits.unattended is not None and bool(leased)
+        self._unattended_since: float | None = None
+        self._warned: Deadline | None = None
         self._own_processes = own_processes
-        self._plan, self._store, self._state_writer, self._probe, self._leased = plan, store, writer, probe, leased
+        self._plan, self._registration, self._state_writer = plan, registration, writer
+        self._probe, self._leased = probe, leased
         self._deadlines = Deadlines(plan.limits, now)
         self._activity: CpuActivity | None = None  # None: the kernel was busy since the last check
         self._worked_at = now  # when background processes were last active
         self._probe_answers: int | None = None
         self._check_interval = min(_USAGE_INTERVAL, (plan.limits.idle or _USAGE_INTERVAL) / 4)
+        if self._watches_pages:
+            self._check_interval = min(self._check_interval, _PAGES_INTERVAL, (plan.limits.unattended or 0.0) / 4)
         self._check_at = now
         self._usage_at = now
         self._published: Deadline | None = None
@@ -127,14 +151,28 @@ class LimitMonitor:
 
     def deadline(self, inspector: MessageInspector) -> Deadline | None:
         """The current deadline."""
-        return self._deadlines.nearest(None if inspector.busy else max(inspector.idle_since, self._worked_at))
+        return self._deadlines.nearest(self._idle_since(inspector), self._unattended_since)
 
     def is_warning(self, end: Deadline, now: float) -> bool:
         return now >= self._deadlines.warning_time(end)
 
     def extend(self, inspector: MessageInspector) -> Deadline | None:
         """Postpone the deadline. None if there is none, or if it cannot be postponed."""
-        return self._deadlines.extend(None if inspector.busy else max(inspector.idle_since, self._worked_at))
+        return self._deadlines.extend(self._idle_since(inspector), self._unattended_since)
+
+    def take_warning(self, inspector: MessageInspector, now: float) -> Deadline | None:
+        """Return a deadline of which people have to be warned now; each one once."""
+        end = self.deadline(inspector)
+        if end is None or not self.is_warning(end, now):
+            self._warned = None
+            return None
+        if self._warned is not None and self._warned.why == end.why:
+            return None
+        self._warned = end
+        return end
+
+    def _idle_since(self, inspector: MessageInspector) -> float | None:
+        return None if inspector.busy else max(inspector.idle_since, self._worked_at)
 
     def due(self, inspector: MessageInspector) -> float:
         """When `check` must be called next."""
@@ -143,12 +181,16 @@ class LimitMonitor:
             times.append(self._check_at)
         if (end := self.deadline(inspector)) and self._probe_answers is None:
             times.append(end.at)
+        if end and self._warned is None:
+            times.append(self._deadlines.warning_time(end))
         return min(times)
 
     def check(self, inspector: MessageInspector, now: float) -> Deadline | None:
         """Return the deadline if it has passed."""
         if now >= self._usage_at:
             self._record_usage(now)
+        if self._watches_pages:
+            self._unattended_since = None if self._has_pages() else self._unattended_since or now
         if inspector.busy:
             self._activity = None
             self._check_at = now + min(_SETTLED, self._check_interval)
@@ -162,7 +204,7 @@ class LimitMonitor:
         return end if not end.idle or self._is_inactive(now) else None
 
     def _checks_activity(self, inspector: MessageInspector) -> bool:
-        return self._plan.limits.idle is not None and not inspector.busy
+        return (self._plan.limits.idle is not None or self._watches_pages) and not inspector.busy
 
     def _check_activity(self, now: float) -> bool:
         self._check_at = now + self._check_interval
@@ -195,7 +237,7 @@ class LimitMonitor:
         self._state_writer.record_usage(now)
         if self._plan.limits.card_seconds_per_week is not None:
             try:
-                used = self._store.card_seconds_this_week(os.getuid())
+                used = self._registration.card_seconds_this_week()
             except StoreError as exc:
                 log(f"this week's usage cannot be read: {exc.message}")
             else:

@@ -17,6 +17,9 @@ from ownlab.lab.journal.records import json_object
 
 __all__ = ["DELIMITER", "MessageInspector", "PendingInputs"]
 
+# What pages ask by themselves: whether the kernel is alive, which widgets there are, whether it can be debugged. JupyterLab
+# asks the last whenever a notebook comes to the front.
+_ASKED_BY_PAGES = ("kernel_info_request", "comm_info_request", "debug_request")
 DELIMITER = b"<IDS|MSG>"  # after it: signature, header, parent header, metadata, content, buffers
 
 
@@ -78,8 +81,7 @@ class MessageInspector:
         """Track requests by id: those on control have a busy and an idle of their own while a cell runs."""
         state = content.get("execution_state")
         request = parent.get("msg_id", "")
-        if parent.get("msg_type") == "kernel_info_request":
-            # A page reconnected, or checked that the kernel is alive: this is not activity, and idle time continues.
+        if parent.get("msg_type") in _ASKED_BY_PAGES:  # this is not activity, and idle time continues
             if state == "idle" and not self._working:
                 self.execution_state = "idle"
             return

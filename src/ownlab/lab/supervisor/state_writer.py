@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,20 @@ from ownlab.atomic_files import replace_file
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.rows import Process
+from ownlab.text import pack_texts, text
 from ownlab.units import PARTS
 
 if TYPE_CHECKING:
-    from ownlab.lab.store.store import Store
+    from ownlab.lab.supervisor.registration import Registration
 
-__all__ = ["FAILED", "StateWriter", "cards_held", "initial_state", "log", "write_state"]
+__all__ = ["FAILED", "StateWriter", "cards_held", "initial_state", "log", "write_script_end", "write_state"]
 
 FAILED = 3  # exit code of a supervisor whose kernel never ran; state.json has the reason
 
 # Seconds. A cell that runs for a millisecond makes the kernel busy and idle: such changes are written together.
 _GATHER = 1.0
 _RETRY = 5.0
+_CHECK = 10.0  # between two looks whether the store still has this runtime
 
 
 def log(message: str) -> None:
@@ -55,25 +58,41 @@ def initial_state(plan: Plan, keeper: Process, supervisor: Process | None) -> di
 def write_state(plan: Plan, state: dict[str, Any]) -> str:
     """Replace state.json. Return why that failed, or ""."""
     try:
-        replace_file(os.path.join(plan.home, "state.json"), json.dumps(state))
+        replace_file(os.path.join(plan.home, "state.json"), json.dumps(pack_texts(state)))
     except OSError as exc:
-        return f"state.json cannot be written: {exc.strerror}"
+        return text("state.json cannot be written: {reason}", reason=exc.strerror)
     return ""
+
+
+def write_script_end(plan: Plan, state: Mapping[str, Any], *, stopped: str) -> None:
+    """Write how a script ended into its folder, which is kept. `stopped`: why it was ended from outside, otherwise ""."""
+    end = {
+        "at": time.time(),
+        "exit_code": state["exit_code"],
+        "state": state["state"],
+        "reason": state["reason"],
+        "stopped": stopped,
+    }
+    try:
+        replace_file(os.path.join(plan.script_folder, "end.json"), json.dumps(pack_texts(end)))
+    except OSError as exc:
+        log(f"the end of the script cannot be written: {exc.strerror}")
 
 
 class StateWriter:
     """Buffers changes until they are written."""
 
-    def __init__(self, plan: Plan, store: Store, state: dict[str, Any]) -> None:
+    def __init__(self, plan: Plan, registration: Registration, state: dict[str, Any]) -> None:
         self.state = state
         self.trouble = ""
         self._plan = plan
-        self._store = store
+        self._registration = registration
         self._columns: dict[str, object] = {}
         self._state_due = False
         self._due: float | None = None
         self._flushed_at = float("-inf")
         self._metered_at: float | None = None
+        self._check_at = time.monotonic() + _CHECK
 
     def update_state(self, **changes: Any) -> None:
         """Change state.json immediately."""
@@ -89,9 +108,9 @@ class StateWriter:
         if now:
             self.flush(time.monotonic())
 
-    def due(self) -> float | None:
+    def due(self) -> float:
         """When `flush` must be called next."""
-        return self._due
+        return self._check_at if self._due is None else min(self._due, self._check_at)
 
     def flush(self, now: float, *, only_state: bool = False) -> None:
         """Write what is pending. What cannot be written stays pending."""
@@ -99,10 +118,15 @@ class StateWriter:
         if self._state_due:
             trouble = write_state(self._plan, self.state)
             self._state_due = bool(trouble)
-        if self._columns and not only_state:
-            self._flushed_at, self._due = now, None
+        if not only_state:
+            self._due = None
+        if not only_state and (self._columns or now >= self._check_at):
+            self._flushed_at, self._check_at = now, now + _CHECK
             try:
-                self._store.update(self._plan.runtime, **self._columns)
+                if self._columns:
+                    self._registration.update(**self._columns)
+                else:
+                    self._registration.check()
                 self._columns = {}
             except StoreError as exc:
                 trouble = exc.message
@@ -120,9 +144,7 @@ class StateWriter:
             return
         plan, seconds = self._plan, now - self._metered_at
         try:
-            self._store.add_usage(
-                plan.runtime, seconds, seconds * cards_held(plan), seconds / 3600 * plan.units_per_hour
-            )
+            self._registration.add_usage(seconds, seconds * cards_held(plan), seconds / 3600 * plan.units_per_hour)
             self._metered_at = now
         except StoreError as exc:
             log(f"the usage of {seconds:.0f} s will be written later: {exc.message}")

@@ -20,6 +20,7 @@ _FILE_STATES = {"used": "used", "passed over": "ignored", "not there": "missing"
 _UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), "not set")
 _LIMITS = {
     "idle": text("maximum idle time"),
+    "unattended": text("maximum idle time of a card without a page"),
     "session": text("maximum session time"),
     "card_seconds_per_week": text("card time per user and week"),
     "warn": text("warning before the end"),

@@ -14,12 +14,16 @@ from ownlab.config.settings import PRESETS, Preset
 from ownlab.lab.service.records import LabState, LabStates, OpenedNotebook, RuntimeSummary
 from ownlab.lab.terminal.runtimes import short_id, short_path
 from ownlab.render.console import labelled
-from ownlab.text import text
+from ownlab.text import facts, text
 from ownlab.units import format_seconds
 
 __all__ = ["describe_limits", "show_lab", "show_labs", "show_opened", "show_running"]
 
 _WIDTH = 10
+_STATES = {
+    "restarting": text("The server is being restarted. The runtimes keep running."),
+    "not answering": text("The server runs, but does not answer. The runtimes keep running."),
+}
 
 
 def show_lab(lab: LabState, facts: Sequence[tuple[str, str]], environ: Mapping[str, str], out: Console) -> None:
@@ -28,7 +32,20 @@ def show_lab(lab: LabState, facts: Sequence[tuple[str, str]], environ: Mapping[s
     out.print()
     for label, fact in (("folder", lab.folder), *facts):
         labelled(out, label, fact, width=_WIDTH, wrapped="\n" not in fact)  # a line of its own is meant to be copied
-    show_tunnel(lab.port, environ, out)
+    if lab.fingerprint is None:
+        show_tunnel(lab.port, environ, out)
+    else:
+        _show_fingerprint(lab.fingerprint, out)
+
+
+def _show_fingerprint(fingerprint: str, out: Console) -> None:
+    out.print()
+    advice = text(
+        "Other computers reach the lab at this address. If a browser does not know the certificate, compare its SHA-256 fingerprint before you "
+        "accept it:"
+    )
+    labelled(out, "", advice, width=0)
+    labelled(out, "", Text(fingerprint, style="cyan"), indent=4, width=0, wrapped=False)
 
 
 def show_labs(states: LabStates, out: Console) -> None:
@@ -40,11 +57,19 @@ def show_labs(states: LabStates, out: Console) -> None:
             out.print()
         out.print(Text(lab.folder, style="bold"), soft_wrap=True)
         labelled(out, "address", lab.address, width=_WIDTH, wrapped=False)
+        if lab.state != "ready":
+            labelled(out, "state", _STATES[lab.state], width=_WIDTH)
         labelled(out, "up for", format_seconds(max(1, round(time.time() - lab.started))), width=_WIDTH)
-        pid = str(lab.pid) if lab.watchdog else text("{pid}, without a watchdog", pid=lab.pid)
-        labelled(out, "pid", pid, width=_WIDTH)
+        if lab.pid is not None:
+            pid = str(lab.pid) if lab.watchdog else text("{pid}, without a watchdog", pid=lab.pid)
+            labelled(out, "pid", pid, width=_WIDTH)
         labelled(out, "runtimes", str(lab.runtimes), width=_WIDTH)
         labelled(out, "log", lab.log, width=_WIDTH, wrapped=False)
+        if lab.fingerprint is not None:
+            labelled(out, "SHA-256", lab.fingerprint, width=_WIDTH, wrapped=False)
+    for notice in states.notices:
+        out.print()
+        labelled(out, "note", notice, width=_WIDTH)
 
 
 def show_running(running: Sequence[RuntimeSummary], out: Console) -> None:
@@ -62,19 +87,22 @@ def describe_limits(limits: Limits, preset: str) -> str:
     parts = []
     if limits.idle is not None:
         parts.append(text("{duration} idle", duration=format_seconds(limits.idle)))
+    if limits.unattended is not None:
+        parts.append(text("{duration} idle with a card and no page", duration=format_seconds(limits.unattended)))
     if limits.session is not None:
         parts.append(text("{duration} per session", duration=format_seconds(limits.session)))
     if limits.card_seconds_per_week is not None:
         parts.append(text("{hours:g} h of a whole card per week", hours=limits.card_seconds_per_week / 3600))
     known = PRESETS.get(preset)
     if parts and known is not None and _is_preset(limits, known):
-        return f"{known.name}: {', '.join(parts)}"
-    return ", ".join(parts)
+        return text("{preset}: {limits}", preset=known.name, limits=facts(*parts))
+    return facts(*parts)
 
 
 def _is_preset(limits: Limits, preset: Preset) -> bool:
     expected = preset_limits(preset)
-    return all(getattr(limits, field) == expected.get(field) for field in ("idle", "session", "card_seconds_per_week"))
+    fields = ("idle", "unattended", "session", "card_seconds_per_week")
+    return all(getattr(limits, field) == expected.get(field) for field in fields)
 
 
 def show_tunnel(port: int, environ: Mapping[str, str], out: Console) -> None:
@@ -106,4 +134,5 @@ def show_opened(opened: OpenedNotebook, environ: Mapping[str, str], out: Console
         labelled(out, "from", opened.source, wrapped=False)
     if opened.colab:
         labelled(out, "colab", text("This notebook was written for Colab: it gets google.colab and /content."))
-    show_tunnel(opened.lab.port, environ, out)
+    if opened.lab.fingerprint is None:
+        show_tunnel(opened.lab.port, environ, out)

@@ -1,16 +1,15 @@
-"""A run in the terminal: one line per finished cell, a live line for the running cell, and the result.
+"""A run in the terminal: one line per finished cell, its output, a live line for the running cell, and the result.
 
 Does not use rich, whose import would delay the start of the kernel.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import time
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from ownlab.lab.forms.field_values import describe_type, displayed_value
@@ -19,6 +18,7 @@ from ownlab.lab.forms.parameters import find_parameters
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellReport, Outcome, RunReport
 from ownlab.lab.runs.reporter import Reporter
+from ownlab.lab.terminal.cell_output import CellOutput, write
 from ownlab.text import CONTROL_CHARACTERS, plural, text
 
 __all__ = [
@@ -37,12 +37,19 @@ _PIPE_WIDTH = 80
 
 
 class TerminalReporter(Reporter):
-    """Reports on a stream. On a terminal, the line of the running cell shows the elapsed time."""
+    """Reports on a stream. On a terminal, the line of the running cell shows the elapsed time.
 
-    def __init__(self, stream: TextIO) -> None:
+    A cell with output has its line above the output, and a second one with the time below.
+    """
+
+    def __init__(self, stream: TextIO, stdout: TextIO | None = None) -> None:
+        """`stdout` gets what cells print to their stdout; None: the output of cells is not shown."""
         self._stream = stream
         self._live = stream.isatty()
-        self._line, self._since, self._width = "", 0.0, 0
+        self._output = None if stdout is None else CellOutput(stdout, stream)
+        self.shows_output = stdout is not None
+        self._head, self._line, self._since = "", "", 0.0
+        self._has_output = False
 
     def notice(self, message: str) -> None:
         self._print(_plain(message))
@@ -53,20 +60,40 @@ class TerminalReporter(Reporter):
     def begun(self, step: Step, number: int, count: int) -> None:
         columns = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns if self._live else _PIPE_WIDTH
         digits = len(str(count))
-        head = f"[{number:>{digits}}/{count}] "
+        self._head = head = f"[{number:>{digits}}/{count}] "
         room = max(10, min(_MAX_TITLE, columns - len(head) - 20))
+        self._has_output = False
         self._line = head + _fitted(_plain(step.title).replace("\n", " "), room)
         self._since = time.monotonic()
         self.tick()
 
+    def output(self, output: Mapping[str, Any]) -> None:
+        if self._output is None:
+            return
+        if not self._has_output:
+            self._has_output = True
+            self._print(self._line.rstrip())
+        self._output.show(output)
+
     def tick(self) -> None:
-        if self._live and self._line:
+        if self._has_output and self._output is not None:
+            self._output.tick()
+        elif self._live and self._line:
             elapsed = time.monotonic() - self._since
             self._write(f"\r{self._line}  {format_elapsed(elapsed) if elapsed >= 1 else '…'}\x1b[K")
 
     def done(self, cell: CellReport, *, allowed: bool) -> None:
         line, self._line = self._line, ""
         mark = _mark(cell.status, allowed)
+        if self._output is not None:
+            self._output.finish()
+            if allowed and cell.error is not None:  # of a failure that ends the run, `ended` prints it
+                if not self._has_output:
+                    self._print(line.rstrip())
+                self._print_traceback(cell.error.traceback)
+                self._has_output = True
+        if self._has_output:
+            line, self._has_output = self._head.rstrip(), False
         self._print(f"{line}  {format_elapsed(cell.seconds or 0.0)}" + (f"  {mark}" if mark else ""))
 
     def ended(self, outcome: Outcome, resume_command: str) -> None:
@@ -74,8 +101,7 @@ class TerminalReporter(Reporter):
         report, error = outcome.report, outcome.error
         cell = outcome.ended_by
         if cell is not None and cell.error is not None and report.status == "failed":
-            traceback = "\n".join(cell.error.traceback)
-            self._print(_coloured(traceback) if self._live else _plain(traceback))
+            self._print_traceback(cell.error.traceback)
         runtime = report.runtime[:8]
         if outcome.trouble:
             self._print(text("The output notebook is incomplete: {reason}", reason=outcome.trouble))
@@ -90,18 +116,15 @@ class TerminalReporter(Reporter):
             self._print(text("  The runtime is kept. Fix the cell, then run: {command}", command=resume_command))
             self._print(text("  Stop the runtime: ownlab runtimes stop {runtime}", runtime=runtime))
 
+    def _print_traceback(self, lines: Sequence[str]) -> None:
+        traceback = "\n".join(lines)
+        self._print(_coloured(traceback) if self._live else _plain(traceback))
+
     def _print(self, line: str) -> None:
         self._write(("\r\x1b[K" if self._live else "") + line + "\n")
 
     def _write(self, output: str) -> None:
-        try:
-            self._stream.write(output)
-            self._stream.flush()
-        except OSError:
-            # The terminal was closed. Python would complain about the unwritten buffer at its end.
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, self._stream.fileno())
-            os.close(null)
+        write(self._stream, output)
 
 
 class BackgroundReporter(TerminalReporter):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from ownlab.lab.journal.state import Execution, JournalState
@@ -24,14 +25,28 @@ class LogPrinter:
         self._cell = cell  # the beginning of a cell id: print only this cell
         self._printed: dict[str, list[str]] = {}  # message id of an execution -> lines
         self._last = ""  # the execution printed last
+        self._notes: set[str] = set()  # about the journal itself
+        self._last_death = 0  # the number of the death printed last
 
     def new_lines(self, state: JournalState) -> list[str]:
         """Return the new lines, in the order of execution."""
-        lines: list[str] = []
+        notes = [] if self._cell is not None else state.gaps.unplaced_notes
+        lines = [f"[ownlab: {note}]" for note in notes if note not in self._notes]
+        self._notes.update(notes)
         for execution in state.executions.values():
+            lines += self._new_deaths(state, before=execution.asked_at)
             if execution.state != "queued" and (self._cell is None or (execution.cell or "").startswith(self._cell)):
                 lines += self._new(execution)
-        return lines
+        return lines + self._new_deaths(state, before=state.position + 1)
+
+    def _new_deaths(self, state: JournalState, before: int) -> list[str]:
+        """Return a line for each kernel that died before a record. The cells it concerned have notes of their own."""
+        if self._cell is not None:
+            return []
+        deaths = [each for each in state.deaths if self._last_death < each.number < before]
+        if deaths:
+            self._last_death, self._last = deaths[-1].number, ""
+        return [f"── {_clock(each.at)} {each.death.summary()}" for each in deaths]
 
     def _new(self, execution: Execution) -> list[str]:
         now = list(_lines(execution.outputs.as_json(), complete=execution.state == "running"))
@@ -80,6 +95,10 @@ def _head(execution: Execution) -> str:
     cell = f" (cell {execution.cell[:8]})" if execution.cell else ""
     shown = source if len(source) <= _MAX_HEAD else source[: _MAX_HEAD - 1] + "…"
     return f"── [{count}] {shown.translate(CONTROL_CHARACTERS)}{cell.translate(CONTROL_CHARACTERS)}"
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _text(value: object) -> str:

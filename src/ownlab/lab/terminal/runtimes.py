@@ -1,4 +1,4 @@
-"""Runtimes, cards, usage, runtime types and environments in the terminal."""
+"""Runtimes, cards, usage and runtime types in the terminal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from ownlab.lab.environments.registry import EnvironmentList
 from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, TypeList, Usage, UsageLine
 from ownlab.render.console import labelled
-from ownlab.text import plural, sentences, text
+from ownlab.text import facts, plural, sentences, text
 from ownlab.units import PARTS, format_bytes, format_seconds
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "name_of",
     "short_id",
     "short_path",
-    "show_environments",
     "show_runtimes",
     "show_types",
     "show_usage",
@@ -84,9 +82,9 @@ def _show_table(snapshot: Snapshot, out: Console) -> None:
     _line(out, Text(head, style="dim"))
     for runtime in snapshot.runtimes:
         _line(out, _figures(runtime, snapshot.at, room))
-        cards = ", ".join(_share(card.index, card.parts) for card in runtime.cards if card.index is not None)
-        about = [short_id(runtime.id), runtime.person, runtime.label, cards, runtime.why]
-        labelled(out, "", Text(" · ".join(part for part in about if part), style="dim"), indent=2, width=0)
+        cards = facts(*(_share(card.index, card.parts) for card in runtime.cards if card.index is not None))
+        about = facts(short_id(runtime.id), runtime.person, runtime.label, cards, runtime.why, separator=" · ")
+        labelled(out, "", Text(about, style="dim"), indent=2, width=0)
 
 
 def _figures(runtime: Runtime, now: float, room: int) -> Text:
@@ -122,12 +120,13 @@ def _show_card(card: CardState, snapshot: Snapshot, out: Console) -> None:
     elif card.holders and card.free_parts:
         share = _SHARES.get(card.free_parts, f"{card.free_parts}/{PARTS}")
         parts.append(text("{share} free", share=share))
-    labelled(out, f"card {card.index}", ", ".join(parts), indent=0, width=8)
+    labelled(out, f"card {card.index}", facts(*parts), indent=0, width=8)
     known = {runtime.id: name_of(runtime) for runtime in snapshot.runtimes}
     for holder in card.holders:
+        template = "used by {user} ({notebook}) for {duration}"
         usage = text(
-            "{share}used by {user} ({notebook}) for {duration}",
-            share=_share(None, holder.parts),
+            template if holder.parts == PARTS else "{share} used by {user} ({notebook}) for {duration}",
+            share=_SHARES.get(holder.parts, f"{holder.parts}/{PARTS}"),
             user=holder.person,
             notebook=known.get(holder.runtime) or holder.notebook or short_id(holder.runtime),
             duration=_duration(snapshot.at - holder.since),
@@ -202,12 +201,11 @@ def _line(out: Console, line: Text) -> None:
     out.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def _share(index: int | None, parts: int) -> str:
-    """ "½ of card 0", "card 0"; without an index "½ " or nothing."""
-    share = _SHARES.get(parts, f"{parts}/{PARTS}")
-    if index is None:
-        return "" if parts == PARTS else f"{share} "
-    return f"card {index}" if parts == PARTS else f"{share} of card {index}"
+def _share(index: int, parts: int) -> str:
+    """ "½ of card 0", "card 0"."""
+    if parts == PARTS:
+        return text("card {index}", index=index)
+    return text("{share} of card {index}", share=_SHARES.get(parts, f"{parts}/{PARTS}"), index=index)
 
 
 def _placed(cell: str, width: int) -> str:
@@ -238,6 +236,10 @@ def show_types(listing: TypeList, out: Console) -> None:
         )
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     out.print()
+    out.print(
+        text("`ownlab run -t` takes these names, also without `ownlab-`. In a lab, ownlab-cpu is python3."),
+        soft_wrap=True,
+    )
     folder = text("Kernelspecs for Jupyter: {folder}", folder=listing.folder)
     out.print(Text(folder, style="dim"), no_wrap=True, overflow="ignore", crop=False)
     if listing.export:
@@ -255,20 +257,3 @@ def show_types(listing: TypeList, out: Console) -> None:
 
 def _describe_rate(units: float) -> str:
     return text("1 unit/h") if units == 1 else text("{units:g} units/h", units=units)
-
-
-def show_environments(listing: EnvironmentList, out: Console) -> None:
-    """Print a line per environment, or how to add one."""
-    if not listing.environments:
-        out.print(text("No environments were added. Runtimes start in ownlab's own environment."))
-        out.print(Text(text("Add one: ownlab env add NAME --python PATH"), style="dim"))
-        return
-    names = max(len(environment.name) for environment in listing.environments) + 2
-    for environment in listing.environments:
-        line = Text.assemble(
-            (environment.name.ljust(names), "bold"),
-            f"Python {environment.version}".ljust(16),
-            environment.python,
-            ("" if environment.is_there else f"  {text('(missing)')}", "bold red"),
-        )
-        out.print(line, no_wrap=True, overflow="ignore", crop=False)

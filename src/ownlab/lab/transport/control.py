@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ownlab.errors import LabError
-from ownlab.text import text
+from ownlab.lab.transport.endpoints import Endpoint
+from ownlab.text import pack_texts, text, unpack_texts
 
 __all__ = ["ControlServer", "NotAnswering", "send_command"]
 
@@ -20,15 +21,14 @@ class NotAnswering(LabError):
     """The supervisor cannot be reached: the runtime has ended, is ending, or is just starting."""
 
 
-def send_command(sockets: str, do: str, *, timeout: float = 10.0, **values: Any) -> dict[str, Any]:
+def send_command(endpoint: Endpoint, do: str, *, timeout: float = 10.0, **values: Any) -> dict[str, Any]:
     """Send {"do": do, …} and return the answer. LabError if there is none in `timeout` seconds, or if it is an error."""
-    request = json.dumps({"do": do, **values}).encode() + b"\n"
-    path = os.path.join(sockets, "control")
+    request = json.dumps(pack_texts({"do": do, **values})).encode() + b"\n"
     reply = bytearray()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout)
-            connection.connect(path)
+            connection.connect(endpoint.path)
             connection.sendall(request)
             while chunk := connection.recv(65536):
                 reply += chunk
@@ -40,11 +40,11 @@ def send_command(sockets: str, do: str, *, timeout: float = 10.0, **values: Any)
             hint=text("It has ended, or is just starting."),
         ) from exc
     try:
-        answer = json.loads(reply)
+        answer = unpack_texts(json.loads(reply))
     except ValueError as exc:
         raise NotAnswering(text("The runtime ended before it answered.")) from exc
     if not answer.get("ok"):
-        reason = answer.get("error", "it gave no reason")
+        reason = answer.get("error", text("it gave no reason"))
         raise LabError(text("The runtime refused: {reason}.", reason=reason))
     return {key: value for key, value in answer.items() if key != "ok"}
 
@@ -93,11 +93,11 @@ class ControlServer:
 
     def expire(self, now: float) -> None:
         for descriptor in [number for number, (_, _, until) in self._connections.items() if until <= now]:
-            self._close(descriptor, {"ok": False, "error": "no request arrived"})
+            self._close(descriptor, {"ok": False, "error": text("no request arrived")})
 
     def close(self) -> None:
         for descriptor in list(self._connections):
-            self._close(descriptor, {"ok": False, "error": "the runtime has ended"})
+            self._close(descriptor, {"ok": False, "error": text("the runtime has ended")})
         self._socket.close()
 
     def _accept(self) -> None:
@@ -109,16 +109,18 @@ class ControlServer:
         _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         self._connections[connection.fileno()] = connection, bytearray(), time.monotonic() + self._timeout
         if uid not in (0, os.getuid()):
-            self._close(connection.fileno(), {"ok": False, "error": "this runtime belongs to another user"})
+            self._close(connection.fileno(), {"ok": False, "error": text("this runtime belongs to another user")})
 
     def _reply(self, line: bytes) -> dict[str, Any]:
+        if len(line) > _MAX_REQUEST:
+            return {"ok": False, "error": text("a request may have {count} bytes at most", count=_MAX_REQUEST)}
         try:
             request = json.loads(line)
-        except ValueError:
-            request = None
-        if not isinstance(request, dict):
-            return {"ok": False, "error": "a request must be one line with a JSON object"}
-        return self._answer(request)
+            if isinstance(request, dict):
+                return self._answer(unpack_texts(request))
+        except (ValueError, RecursionError):  # not JSON, or nested too deeply to be parsed or shown
+            pass
+        return {"ok": False, "error": text("a request must be one line with a JSON object")}
 
     def _close(self, descriptor: int, reply: dict[str, Any] | None) -> None:
         connection, _, _ = self._connections.pop(descriptor)
@@ -126,6 +128,6 @@ class ControlServer:
             if reply is not None:
                 connection.settimeout(1.0)
                 try:
-                    connection.sendall(json.dumps(reply).encode() + b"\n")
+                    connection.sendall(json.dumps(pack_texts(reply)).encode() + b"\n")
                 except OSError:
                     return  # the client did not wait

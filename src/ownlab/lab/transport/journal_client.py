@@ -10,9 +10,21 @@ from typing import Any, NamedTuple
 import zmq
 
 from ownlab.lab.journal.records import Record, json_object
-from ownlab.lab.transport.journal_protocol import BYE, DUPLICATE, FOLLOW, HELLO, RECORD, SEND, journal_address, unpack
+from ownlab.lab.transport.endpoints import Endpoint
+from ownlab.lab.transport.journal_protocol import (
+    ACK,
+    ACK_BYTES,
+    BYE,
+    DROPPED,
+    DUPLICATE,
+    FOLLOW,
+    HELLO,
+    RECORD,
+    SEND,
+    unpack,
+)
 
-__all__ = ["Duplicate", "Hello", "JournalClient"]
+__all__ = ["Dropped", "Duplicate", "Hello", "JournalClient"]
 
 # Messages handled before other tasks of the event loop get a turn.
 _MAX_MESSAGES = 256
@@ -33,6 +45,12 @@ class Hello(NamedTuple):
     kernel_session: str
 
 
+class Dropped(NamedTuple):
+    """We were too slow, so that records were not sent: up to this number they are on disk. Another Hello follows."""
+
+    position: int
+
+
 class Duplicate(NamedTuple):
     """A message that was sent before and was not forwarded again."""
 
@@ -43,19 +61,29 @@ class JournalClient:
     """Connected until `close`. It also connects to a supervisor that binds later."""
 
     def __init__(
-        self, sockets: str, on_message: Callable[[Hello | Record | Duplicate], None], only: Sequence[str] | None = None
+        self,
+        endpoint: Endpoint,
+        on_message: Callable[[Hello | Record | Duplicate | Dropped], None],
+        only: Sequence[str] | None = None,
+        *,
+        page: bool = False,
     ) -> None:
-        """`on_message` is called with everything in order. `only`: on iopub, these message types only."""
+        """`on_message` is called with everything in order. `only`: on iopub, these message types only.
+
+        `page`: somebody looks at the runtime as long as this is connected.
+        """
         self._on_message = on_message
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         self._socket = context.socket(zmq.DEALER)
         self._socket.sndhwm = self._socket.rcvhwm = 0
         self._socket.reconnect_ivl, self._socket.reconnect_ivl_max = _RETRY, _MAX_RETRY
-        self._socket.connect(journal_address(sockets))
+        endpoint.connect(self._socket)
         self._loop = asyncio.get_running_loop()
         self._descriptor = self._socket.fileno()
         self._loop.add_reader(self._descriptor, self._receive)
-        self._send_frames([FOLLOW, json.dumps({"only": only}).encode()])
+        self._only, self._page = only, page
+        self._received_bytes = self._acknowledged_bytes = 0  # of records, since we follow
+        self._follow()
 
     def send(self, channel: str, parts: Sequence[bytes]) -> None:
         """Send a message to the kernel."""
@@ -68,6 +96,19 @@ class JournalClient:
         self._loop.remove_reader(self._descriptor)
         self._socket.send_multipart([BYE], zmq.NOBLOCK)
         self._socket.close(linger=_LINGER)
+
+    def _follow(self) -> None:
+        self._received_bytes = self._acknowledged_bytes = 0
+        # With a filter there is too little to fall behind.
+        request = {"only": self._only, "acknowledges": self._only is None, "page": self._page}
+        self._send_frames([FOLLOW, json.dumps(request).encode()])
+
+    def _acknowledge(self, size: int) -> None:
+        """Called after a record was handled."""
+        self._received_bytes += size
+        if self._only is None and self._received_bytes - self._acknowledged_bytes >= ACK_BYTES:
+            self._acknowledged_bytes = self._received_bytes
+            self._send_frames([ACK, b"%d" % self._received_bytes])
 
     def _send_frames(self, frames: list[bytes]) -> None:
         if self._socket.closed:
@@ -86,10 +127,14 @@ class JournalClient:
                 return
             if frames[0] == RECORD:
                 self._on_message(unpack(frames))
+                self._acknowledge(sum(map(len, frames)))
             elif frames[0] == HELLO:
                 self._on_message(_parse_hello(frames[1]))
             elif frames[0] == DUPLICATE:
                 self._on_message(Duplicate(frames[1].decode()))
+            elif frames[0] == DROPPED:
+                self._on_message(Dropped(int(frames[1])))
+                self._follow()
         self._loop.call_soon(self._receive)
 
 

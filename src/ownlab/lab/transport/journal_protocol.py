@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-import os
 import struct
 
 from ownlab.lab.journal.records import CHANNELS, Record
+from ownlab.text import text
 
-__all__ = ["BYE", "DUPLICATE", "FOLLOW", "HELLO", "RECORD", "RELEASED", "SEND", "journal_address", "pack", "unpack"]
+__all__ = [
+    "ACK",
+    "ACK_BYTES",
+    "BYE",
+    "DROPPED",
+    "DUPLICATE",
+    "FOLLOW",
+    "HELLO",
+    "PING",
+    "RECORD",
+    "RELEASED",
+    "SEND",
+    "pack",
+    "unpack",
+]
 
 # Sent by clients.
 FOLLOW = b"follow"  # {"only": null or ["status"]}: send me everything from now on, or on iopub status messages only
+# With {"page": true} in FOLLOW, somebody looks at the runtime as long as the client is connected.
+# With {"acknowledges": true} in FOLLOW, a client that falls behind is dropped instead of kept waiting in memory.
+ACK = b"ack"  # the number of bytes in the records that it has handled since FOLLOW
 SEND = b"send"  # channel, header, parent header, metadata, content, buffers …: forward this to the kernel
 BYE = b"bye"
 # Sent by the supervisor.
 HELLO = b"hello"  # {"position", "busy", "execution_state", "kernel_info", "launch", "kernel_session"}
 RECORD = b"record"  # head, parts …: a record that was just written to the journal
 DUPLICATE = b"again"  # message id: it was sent before and is not forwarded again
+PING = b"ping"  # needs no reply: it is sent to learn whether a client is still connected
+DROPPED = b"dropped"  # number: nothing more is sent; records up to this number are on disk; follow again
+
+ACK_BYTES = 1 << 20  # an acknowledgement is due after so many
 
 # The reason for an end that the notebook itself asked for: `runtime.unassign()` of google.colab.
-RELEASED = "its notebook released it"
+RELEASED = text("its notebook released it")
 
 _HEAD = struct.Struct("<QdBB")
-
-
-def journal_address(sockets: str) -> str:
-    """The address of a runtime's journal socket. Only the owner may enter its folder."""
-    return "ipc://" + os.path.join(sockets, "line")
 
 
 def pack(record: Record) -> list[bytes]:

@@ -12,7 +12,18 @@ from typing import Any, NamedTuple
 import zmq
 
 from ownlab.lab.journal.records import Record, json_object
-from ownlab.lab.transport.journal_protocol import BYE, DUPLICATE, FOLLOW, HELLO, SEND, pack
+from ownlab.lab.transport.journal_protocol import (
+    ACK,
+    ACK_BYTES,
+    BYE,
+    DROPPED,
+    DUPLICATE,
+    FOLLOW,
+    HELLO,
+    PING,
+    SEND,
+    pack,
+)
 
 __all__ = ["IDENTITY", "ClientMessage", "JournalServer", "send_frames"]
 
@@ -44,14 +55,38 @@ class ClientMessage(NamedTuple):
     parts: list[bytes]  # header, parent header, metadata, content, buffers …
 
 
-class JournalServer:
-    """The followers, on one ROUTER socket."""
+class _Follower:
+    """A client that follows."""
 
-    def __init__(self, socket: zmq.Socket[bytes], address: str) -> None:
+    __slots__ = ("acknowledged", "acknowledges", "dropped", "page", "sent", "types")
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        only = request.get("only")
+        # Message types on iopub; None: all.
+        self.types = tuple(b'"%s"' % str(name).encode() for name in only) if isinstance(only, list) else None
+        self.acknowledges = request.get("acknowledges") is True
+        self.page = request.get("page") is True
+        self.sent = self.acknowledged = 0  # bytes
+        self.dropped = False
+
+    def wants(self, record: Record) -> bool:
+        # Headers are searched, not parsed: a message type appears in quotes only in its own header.
+        return self.types is None or record.channel != "iopub" or any(kind in record.parts[0] for kind in self.types)
+
+    def has_room(self, size: int, backlog: int) -> bool:
+        """Whether a record may be sent. A record of any size may, if nothing else is waiting."""
+        waiting = self.sent - self.acknowledged
+        return not self.acknowledges or waiting < 2 * ACK_BYTES or waiting + size <= backlog
+
+
+class JournalServer:
+    """The followers, on one ROUTER socket. A follower for which more than `backlog` bytes are waiting is dropped."""
+
+    def __init__(self, socket: zmq.Socket[bytes], backlog: int) -> None:
+        """The caller binds the socket."""
         socket.router_mandatory = True  # otherwise a follower that is gone would never be noticed
-        socket.bind(address)
-        self.socket = socket
-        self._followers: dict[bytes, tuple[bytes, ...] | None] = {}  # identity -> message types on iopub; None: all
+        self.socket, self._backlog = socket, backlog
+        self._followers: dict[bytes, _Follower] = {}  # by identity
         self._seen_ids: dict[str, None] = {}
 
     def receive(self, frames: list[bytes], hello: Callable[[], dict[str, Any]]) -> ClientMessage | None:
@@ -59,9 +94,9 @@ class JournalServer:
         identity, kind, *more = frames
         if kind == FOLLOW:
             self._send([identity, HELLO, json.dumps(hello()).encode()])
-            only = json_object(more[0]).get("only") if more else None
-            types = tuple(b'"%s"' % str(name).encode() for name in only) if isinstance(only, list) else None
-            self._followers[identity] = types
+            self._followers[identity] = _Follower(json_object(more[0]) if more else {})
+        elif kind == ACK and more and more[0].isdigit() and len(more[0]) < 20 and identity in self._followers:
+            self._followers[identity].acknowledged = int(more[0])
         elif kind == BYE:
             self._followers.pop(identity, None)
         elif kind == SEND and len(more) >= 5 and more[0] in _CHANNELS:
@@ -85,10 +120,29 @@ class JournalServer:
             return
         for record in records:
             frames = pack(record)
-            for identity, types in list(self._followers.items()):
-                # Headers are searched, not parsed: a message type appears in quotes only in its own header.
-                if types is None or record.channel != "iopub" or any(kind in record.parts[0] for kind in types):
+            size = sum(map(len, frames))
+            for identity, follower in list(self._followers.items()):
+                if follower.dropped or not follower.wants(record):
+                    continue
+                if follower.has_room(size, self._backlog):
+                    follower.sent += size
                     self._send([identity, *frames])
+                else:
+                    # It reads what it misses from the journal.
+                    follower.dropped = True
+                    self._send([identity, DROPPED, b"%d" % record.number])
+
+    def has_pages(self) -> bool:
+        """Return whether a page is connected. A server that was killed has not said goodbye for its pages: they are pinged."""
+        for identity in [identity for identity, follower in self._followers.items() if follower.page]:
+            self._send([identity, PING])
+        return any(follower.page for follower in self._followers.values())
+
+    def end(self, position: int) -> None:
+        """Tell dropped followers how far the journal goes: there will be no supervisor that they could follow."""
+        for identity, follower in list(self._followers.items()):
+            if follower.dropped:
+                self._send([identity, DROPPED, b"%d" % position])
 
     def _send(self, frames: list[bytes]) -> None:
         try:

@@ -7,11 +7,20 @@ from ownlab_guest.kernel.host_records import OwnlabError
 from ownlab_guest.kernel.on_end import on_end
 from ownlab_guest.kernel.watch import watch
 
+# `ownlab.data` is a module of its own: kernels that read no data do not load it.
 __all__ = ["OwnlabError", "fit", "load_ipython_extension", "on_end", "watch"]
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Register `%fit` and `%doctor`; IPython calls this for `%load_ext ownlab`."""
+    """Register `%fit`, `%doctor` and `%%train`; IPython calls this for `%load_ext ownlab`."""
     from ownlab_guest.kernel.magics import register
 
     register(ipython, fit, (OwnlabError, TypeError, ValueError))
+
+
+def __getattr__(name: str) -> Any:
+    if name != "data":
+        raise AttributeError("module 'ownlab' has no attribute " + repr(name))
+    import importlib
+
+    return importlib.import_module("ownlab.data")

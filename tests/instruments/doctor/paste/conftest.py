@@ -124,7 +124,7 @@ def _summary(case: Case) -> dict[str, Any]:
         if isinstance(machine.nvidia.smi, Unknown)
         else machine.nvidia.smi.value,
         "cards": _cards(machine),
-        "frameworks": [_framework(one) for one in value_of(machine.interpreter.frameworks) or ()],
+        "frameworks": [_framework(framework) for framework in value_of(machine.interpreter.frameworks) or ()],
         "python": value_of(machine.interpreter.version),
         "packages": len(value_of(machine.interpreter.packages) or ()),
         "system": value_of(machine.host.system),
@@ -132,11 +132,11 @@ def _summary(case: Case) -> dict[str, Any]:
         "inside": [value_of(machine.host.container), value_of(machine.host.virtualisation)],
         "cpu": [value_of(machine.host.cpu.model), value_of(machine.host.cpu.logical_cores)],
         "nvcc": value_of(machine.toolkits.nvcc),
-        "cudnn": [value_of(one.version) for one in value_of(machine.toolkits.cudnn) or ()],
+        "cudnn": [value_of(install.version) for install in value_of(machine.toolkits.cudnn) or ()],
         "rocm": value_of(machine.amd.rocm),
-        "variables": [one.name for one in value_of(machine.environment) or ()],
+        "variables": [variable.name for variable in value_of(machine.environment) or ()],
         "kernel log": len(value_of(machine.host.kernel_log) or ()),
-        "said": [f"{one.where}: {one.text[:70]}" for one in case.messages if one.where != "kernel log"],
+        "said": [f"{message.where}: {message.text[:70]}" for message in case.messages if message.where != "kernel log"],
     }
     return {name: value for name, value in facts.items() if value not in (None, "not read", 0, [], [None, None])}
 
@@ -165,17 +165,17 @@ def _cards(machine: Machine) -> list[str] | str:
     return [f"{count} × {text}" for text, count in counted.items()]
 
 
-def _framework(one: Framework) -> str:
-    devices = value_of(one.devices)
-    seen = one.devices.reason if isinstance(one.devices, Unknown) else f"sees {len(devices or ())}"
-    built = value_of(one.cuda) or value_of(one.rocm)
+def _framework(framework: Framework) -> str:
+    devices = value_of(framework.devices)
+    seen = framework.devices.reason if isinstance(framework.devices, Unknown) else f"sees {len(devices or ())}"
+    built = value_of(framework.cuda) or value_of(framework.rocm)
     parts = (
-        one.name,
-        value_of(one.version),
-        value_of(one.build),
+        framework.name,
+        value_of(framework.version),
+        value_of(framework.build),
         built,
-        f"cuDNN {value_of(one.cudnn)}",
+        f"cuDNN {value_of(framework.cudnn)}",
         seen,
-        one.failure,
+        framework.failure,
     )
     return ", ".join(str(part) for part in parts if part and part != "cuDNN None")

@@ -23,7 +23,7 @@ def test_everything_in_a_linux_report(linux: str, read: Read, torch_of: TorchOf,
     assert isinstance(machine.nvidia.cuda, Unknown)  # collect_env does not have it
     assert [value_of(card.name) for card in cards_of(machine)] == ["NVIDIA A100-SXM4-80GB"] * 2
     assert [value_of(card.mig) for card in cards_of(machine)] == [None, True]
-    assert [value_of(one.profile) for one in value_of(cards_of(machine)[1].mig_instances) or ()] == [
+    assert [value_of(instance.profile) for instance in value_of(cards_of(machine)[1].mig_instances) or ()] == [
         "3g.40gb",
         "2g.20gb",
     ]
@@ -42,8 +42,10 @@ def test_everything_in_a_linux_report(linux: str, read: Read, torch_of: TorchOf,
     assert value_of(host.cpu.model) == "Intel Xeon Processor (Icelake)"
     assert value_of(machine.interpreter.version) == "3.10.12"
     assert value_of(machine.toolkits.nvcc) == "12.4.131"
-    found = {one.path: (value_of(one.version), one.origin) for one in value_of(machine.toolkits.cudnn) or ()}
-    assert found == {
+    installs = {
+        install.path: (value_of(install.version), install.origin) for install in value_of(machine.toolkits.cudnn) or ()
+    }
+    assert installs == {
         "/usr/lib/x86_64-linux-gnu/libcudnn.so.8.9.7": ("8.9.7", "system"),
         "/usr/local/cuda-9.0/lib64/libcudnn.so.7": ("7", "system"),
         "nvidia-cudnn-cu12": ("9.1.0.70", "wheel"),
@@ -154,7 +156,7 @@ SOME_SECRET=hunter2
     assert len(cards_of(machine)) == 2
     assert value_of(torch_of(machine).cuda) == "12.8"
     assert value_of(machine.host.container) == "container"
-    variables = {one.name: one for one in value_of(machine.environment) or ()}
+    variables = {variable.name: variable for variable in value_of(machine.environment) or ()}
     assert "SOME_SECRET" not in variables
     assert "card 1" in variables["CUDA_VISIBLE_DEVICES"].meaning
     assert "not known here" in variables["LD_LIBRARY_PATH"].meaning
@@ -254,7 +256,7 @@ def test_windows_with_a_mangled_name(read: Read) -> None:
         "Name=Intel(R) Core(TM) i7-10700 CPU @ 2.90GHz\nRevision=\n"
     )
     assert (value_of(machine.host.system), value_of(machine.host.family)) == ("Windows 10 Pro", "windows")
-    assert [value_of(one.version) for one in value_of(machine.toolkits.cudnn) or ()] == ["7"]
+    assert [value_of(install.version) for install in value_of(machine.toolkits.cudnn) or ()] == ["7"]
     assert value_of(machine.host.cpu.model) == "Intel(R) Core(TM) i7-10700 CPU @ 2.90GHz"
     assert value_of(machine.host.cpu.architecture) == "x86_64"
 

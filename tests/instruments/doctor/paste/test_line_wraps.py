@@ -32,7 +32,7 @@ def fold(text: str, width: int) -> str:
 @pytest.mark.parametrize("width", [60, 66, 72, 76, 80, 85, 100, 120])
 @pytest.mark.parametrize("code", ERRORS)
 def test_a_wrapped_error_is_found_once(code: str, width: int) -> None:
-    findings = [one for one in diagnose(read_paste(fold(ERRORS[code], width))).findings if one.code == code]
+    findings = [finding for finding in diagnose(read_paste(fold(ERRORS[code], width))).findings if finding.code == code]
     assert len(findings) == 1
     quotes = [line for line in findings[0].evidence if line.startswith(("pasted text: ", "nvidia-smi: "))]
     assert len(quotes) == 1
@@ -46,9 +46,9 @@ def test_recorded_errors_are_found_when_wrapped(width: int, pastes: Path) -> Non
         if "wrapped" in path.name or "lspci" in path.name or "nvidia-smi -L" in text:
             continue  # broken twice, or a report: those have their own lines
         broken = "\n".join(fold(line, width) if len(line) > width else line for line in text.splitlines())
-        found = {finding.code for finding in diagnose(read_paste(broken)).findings}
+        codes = {finding.code for finding in diagnose(read_paste(broken)).findings}
         whole = {finding.code for finding in diagnose(read_paste(text)).findings}
-        missed += [(path.name, code) for code in whole - found]
+        missed += [(path.name, code) for code in whole - codes]
     assert len(missed) <= 1, missed  # a symbol of 150 letters leaves half a line empty
 
 

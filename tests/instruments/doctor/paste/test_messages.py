@@ -108,8 +108,8 @@ def test_variables(read: Read) -> None:
         "export CUDA_VISIBLE_DEVICES=1,0\nos.environ[\"CUDA_DEVICE_ORDER\"] = 'PCI_BUS_ID'\n$ echo $LD_LIBRARY_PATH\n/opt/x:/opt/y\n"
         "user@host:~$ NCCL_DEBUG=INFO python train.py\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  460.56  Tue Feb 23\nMY_TOKEN=secret\n"
     )
-    found = {one.name: one.value for one in value_of(machine.environment) or ()}
-    assert found == {
+    variables = {variable.name: variable.value for variable in value_of(machine.environment) or ()}
+    assert variables == {
         "CUDA_VISIBLE_DEVICES": "1,0",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "LD_LIBRARY_PATH": "/opt/x:/opt/y",

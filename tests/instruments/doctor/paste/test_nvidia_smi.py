@@ -55,8 +55,8 @@ def test_a_wide_table(read: Read, cards_of: CardsOf) -> None:
     assert (value_of(first.utilisation), value_of(first.compute_mode)) == (97, "exclusive-process")
     assert (value_of(first.ecc.enabled), value_of(first.ecc.uncorrected)) == (True, 2)
     assert (value_of(first.persistence), value_of(first.mig), value_of(first.health)) == (True, False, "OK")
-    assert [(one.pid, one.kind) for one in value_of(first.processes) or ()] == [(35577, "compute")]
-    assert [(one.pid, one.kind) for one in value_of(second.processes) or ()] == [(1720, "graphics")]
+    assert [(process.pid, process.kind) for process in value_of(first.processes) or ()] == [(35577, "compute")]
+    assert [(process.pid, process.kind) for process in value_of(second.processes) or ()] == [(1720, "graphics")]
     assert value_of(second.name) == "NVIDIA GeForce RTX 2080 ..."
     assert (value_of(second.ecc.enabled), value_of(second.persistence)) == (False, False)
     assert isinstance(second.power_draw, Unknown)
@@ -107,10 +107,10 @@ def test_old_narrow_windows_and_broken_rows(read: Read, cards_of: CardsOf) -> No
     assert value_of(machine.nvidia.driver) == "331.62"
     assert isinstance(machine.nvidia.cuda, Unknown)
     assert (value_of(old.temperature), value_of(old.memory_total)) == (35, 4095 * MIB)
-    assert [value_of(one.memory) for one in value_of(old.processes) or ()] == [1234 * MIB]
+    assert [value_of(process.memory) for process in value_of(old.processes) or ()] == [1234 * MIB]
     assert value_of(windows.driver_model) == "WDDM"
     assert isinstance(windows.memory_total, Unknown)
-    assert [one.pid for one in value_of(windows.processes) or ()] == [2140]
+    assert [process.pid for process in value_of(windows.processes) or ()] == [2140]
     assert (broken.index, value_of(broken.health)) == (5, "ERR!")
     assert isinstance(broken.name, Unknown)
 
@@ -140,7 +140,10 @@ def test_mig_rows(read: Read, cards_of: CardsOf) -> None:
     )
     assert value_of(card.mig) is True
     assert isinstance(card.utilisation, Unknown)
-    assert [value_of(one.memory_total) for one in value_of(card.mig_instances) or ()] == [40448 * MIB, 20096 * MIB]
+    assert [value_of(instance.memory_total) for instance in value_of(card.mig_instances) or ()] == [
+        40448 * MIB,
+        20096 * MIB,
+    ]
 
 
 @pytest.mark.parametrize("indented", [True, False])
@@ -170,9 +173,9 @@ def test_query_and_xml_of_the_same_card_agree(pastes: Path, read: Read, cards_of
     (query,) = cards_of(read((pastes / "nvidia_smi/h200-580-q.txt").read_text()))
     (xml,) = cards_of(read((pastes / "nvidia_smi/h200-580.xml").read_text()))
     for field in xml.__struct_fields__:
-        one, other = getattr(query, field), getattr(xml, field)
-        if isinstance(other, Known) and field != "power_draw":
-            assert value_of(one) == other.value, field
+        by_query, by_xml = getattr(query, field), getattr(xml, field)
+        if isinstance(by_xml, Known) and field != "power_draw":
+            assert value_of(by_query) == by_xml.value, field
 
 
 def test_a_query_with_two_cards_processes_and_notes(read: Read, cards_of: CardsOf) -> None:
@@ -202,7 +205,7 @@ def test_a_query_with_two_cards_processes_and_notes(read: Read, cards_of: CardsO
         4,
     )
     assert value_of(first.ecc.remap_pending) is True
-    assert [value_of(one.memory_total) for one in value_of(first.mig_instances) or ()] == [40448 * MIB]
+    assert [value_of(instance.memory_total) for instance in value_of(first.mig_instances) or ()] == [40448 * MIB]
     (process,) = value_of(first.processes) or ()
     assert (process.pid, value_of(process.command), value_of(process.memory)) == (2140, "python train.py", 1024 * MIB)
     assert (second.index, value_of(second.name), value_of(second.processes)) == (1, "Tesla T4", ())
@@ -278,7 +281,7 @@ def test_processes_and_dmon(read: Read, cards_of: CardsOf) -> None:
             "NVIDIA L40S, 00000000:01:00.0, GPU-a, 20037, ffmpeg, 53\nNVIDIA L40S, 00000000:01:00.0, GPU-a, 20038, ffmpeg, 68 MiB\n"
         )
     )
-    assert [(one.pid, value_of(one.memory)) for one in value_of(card.processes) or ()] == [
+    assert [(process.pid, value_of(process.memory)) for process in value_of(card.processes) or ()] == [
         (20037, 53 * MIB),
         (20038, 68 * MIB),
     ]

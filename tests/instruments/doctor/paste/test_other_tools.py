@@ -86,12 +86,12 @@ def test_lspci(read: Read) -> None:
 def test_lists_of_packages(read: Read, torch_of: TorchOf) -> None:
     freeze = read("numpy==1.26.4\ntorch==2.1.0+cu118\nnvidia-cudnn-cu11==8.7.0.84\nrequests==2.0\n")
     assert (value_of(torch_of(freeze).version), value_of(torch_of(freeze).cuda)) == ("2.1.0+cu118", "11.8")
-    assert [value_of(one.version) for one in value_of(freeze.toolkits.cudnn) or ()] == ["8.7.0.84"]
+    assert [value_of(install.version) for install in value_of(freeze.toolkits.cudnn) or ()] == ["8.7.0.84"]
     assert isinstance(torch_of(freeze).devices, Unknown)
     listed = read(
         "Package            Version\n------------------ -----------\ntorch              2.1.0\ntensorflow         2.15.0\n"
     )
-    assert [one.name for one in value_of(listed.interpreter.frameworks) or ()] == ["torch", "tensorflow"]
+    assert [framework.name for framework in value_of(listed.interpreter.frameworks) or ()] == ["torch", "tensorflow"]
     assert isinstance((value_of(listed.interpreter.frameworks) or ())[0].build, Unknown)
     shown = read("Name: torch\nVersion: 2.2.2+cpu\nSummary: Tensors and Dynamic neural networks\nLocation: /x\n")
     assert value_of(torch_of(shown).build) == "cpu"

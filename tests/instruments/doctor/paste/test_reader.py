@@ -190,7 +190,10 @@ def damaged(texts: list[bytes], chance: random.Random) -> bytes:
 
 
 def test_damaged_texts_never_crash(pastes: Path, linux: str) -> None:
-    texts = [path.read_bytes() for path in sorted(pastes.glob("*/*"))] + [linux.encode(), saved().encode()]
+    texts = [path.read_bytes() for path in sorted(pastes.glob("*/*")) if path.parent.name != "confirmed"] + [
+        linux.encode(),
+        saved().encode(),
+    ]
     chance = random.Random(20261115)
     started, read, refused = time.monotonic(), 0, 0
     while read + refused < 600 and time.monotonic() - started < 20:

@@ -71,8 +71,8 @@ def test_reported_facts_are_read_back(report: dict[str, Any]) -> None:
         assert [value_of(card.name) for card in value_of(machine.cards) or ()] == facts["gpus"]
     kernel = re.match(r"Linux-(.*?)-(?:x86_64|aarch64)-with", facts.get("platform", ""))
     assert value_of(machine.host.kernel) == (kernel[1] if kernel else None)
-    system = [one for one in value_of(machine.toolkits.cudnn) or () if one.origin == "system"]
-    assert [value_of(one.version) for one in system] == facts.get("cudnn", [])
+    system = [install for install in value_of(machine.toolkits.cudnn) or () if install.origin == "system"]
+    assert [value_of(install.version) for install in system] == facts.get("cudnn", [])
     listed = {package.name: package.version for package in value_of(machine.interpreter.packages) or ()}
     assert listed.items() <= facts.get("packages", {}).items()
     assert ("torch" in listed) == ("torch" in facts.get("packages", {}))

@@ -44,7 +44,7 @@ MESSAGES: list[tuple[type[MessageRule], str, str]] = [
         "error: #error -- unsupported GNU version! gcc versions later than 12 are not supported!",
         "CC=gcc-12",
     ),
-    (PythonModuleMissing, "ModuleNotFoundError: No module named 'torch'", "python -m pip install torch"),
+    (PythonModuleMissing, "ModuleNotFoundError: No module named 'torch'", "python -m pip install 'torch"),
     (
         ImageNeedsNewerDriver,
         "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver",

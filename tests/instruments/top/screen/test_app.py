@@ -36,7 +36,7 @@ def text_of(screen: Screen) -> str:
 
 async def shows(screen: Screen, *words: str) -> str:
     """Wait until all of these are on the screen."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while True:
         await screen.pause()
         text = " ".join(text_of(screen).split())
@@ -191,7 +191,7 @@ def endless(own: int) -> ListSource:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while not holds():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)

@@ -60,7 +60,7 @@ class Terminal:
 
     def shows(self, words: str, since: int = 0) -> int:
         """Wait for words; return the length of the output so far."""
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 180
         while words not in _CONTROLS.sub("", self.output[since:]):
             assert time.monotonic() < deadline, f"{words!r} not in {_CONTROLS.sub('', self.output[since:])!r}"
             assert self.process.poll() is None, self.output[-2000:]
@@ -69,7 +69,7 @@ class Terminal:
 
     def ends(self) -> int:
         """Its exit code."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 180
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.output[-2000:]
             self.read()

@@ -11,7 +11,7 @@ from ownlab.catalog.architectures import capability_of
 from ownlab.instruments.doctor.paste.packages import build_of, cuda_of, rocm_of
 from ownlab.machine.environment_variables import read_environment
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown, value_of
-from ownlab.machine.records import Card, Framework, FrameworkDevice, Interpreter, Machine, Nvidia, Variable
+from ownlab.machine.records import Card, Framework, FrameworkDevice, Host, Interpreter, Machine, Nvidia, Variable
 from ownlab.text import text
 
 __all__ = ["cards_in_prose", "cards_in_warnings", "environment_of", "find_variables", "read_prose"]
@@ -49,11 +49,13 @@ def read_prose(lines: Sequence[str]) -> Machine | None:
         if len(line) < _LINE_LENGTH and ("torch" in line or "PyTorch" in line or "+" in line or "version: " in line):
             _collect_facts(line, lines[index + 1 : index + 1 + _REACH], facts)
     variables = environment_of(find_variables(lines))
-    if not facts and variables == NOT_READ:
+    secure_boot = any(line.strip() == "SecureBoot enabled" for line in lines)  # mokutil --sb-state
+    if not facts and variables == NOT_READ and not secure_boot:
         return None
     torch = _torch(facts)
     return Machine(
         origin="pasted",
+        host=Host(secure_boot=Known(True, "pasted mokutil --sb-state")) if secure_boot else Host(),
         nvidia=Nvidia(
             module_version=_known(facts.get("module"), "pasted /proc/driver/nvidia/version"),
             library_version=_known(facts.get("library"), "pasted nvidia-smi"),

@@ -53,46 +53,46 @@ def knows_something(record: msgspec.Struct) -> bool:
 def _merge(first: S, second: S) -> S:
     changes: dict[str, Any] = {}
     for field in msgspec.structs.fields(first):
-        one, other = getattr(first, field.name), getattr(second, field.name)
-        if isinstance(one, (Known, Unknown)):
-            changes[field.name] = _merge_facts(field.name, one, other)
-        elif isinstance(one, msgspec.Struct):
-            changes[field.name] = _merge(one, other)
-        elif one in (None, ""):
-            changes[field.name] = other
+        left, right = getattr(first, field.name), getattr(second, field.name)
+        if isinstance(left, (Known, Unknown)):
+            changes[field.name] = _merge_facts(field.name, left, right)
+        elif isinstance(left, msgspec.Struct):
+            changes[field.name] = _merge(left, right)
+        elif left in (None, ""):
+            changes[field.name] = right
     return msgspec.structs.replace(first, **changes)
 
 
-def _merge_facts(name: str, one: Known[Any] | Unknown, other: Known[Any] | Unknown) -> Known[Any] | Unknown:
-    if isinstance(one, Unknown) or isinstance(other, Unknown):
-        if isinstance(other, Unknown) and one != NOT_READ:
-            return one
-        return other if isinstance(one, Unknown) else one
-    if not isinstance(one.value, tuple):
-        return one
+def _merge_facts(name: str, first: Known[Any] | Unknown, second: Known[Any] | Unknown) -> Known[Any] | Unknown:
+    if isinstance(first, Unknown) or isinstance(second, Unknown):
+        if isinstance(second, Unknown) and first != NOT_READ:
+            return first
+        return second if isinstance(first, Unknown) else first
+    if not isinstance(first.value, tuple):
+        return first
     if name in _JOINED:
-        merged: tuple[Any, ...] = tuple(dict.fromkeys(one.value + other.value))
-    elif any(isinstance(entry, Card) for entry in one.value):
-        merged = _merge_cards(one.value, other.value)
-    elif one.value and type(one.value[0]) in _KEYS:
-        merged = _merge_keyed(one.value, other.value, _KEYS[type(one.value[0])])
+        merged: tuple[Any, ...] = tuple(dict.fromkeys(first.value + second.value))
+    elif any(isinstance(entry, Card) for entry in first.value):
+        merged = _merge_cards(first.value, second.value)
+    elif first.value and type(first.value[0]) in _KEYS:
+        merged = _merge_keyed(first.value, second.value, _KEYS[type(first.value[0])])
     else:
-        return one
-    source = one.source if other.source in one.source else f"{one.source}, {other.source}"
-    return Known(merged, source, one.unit)
+        return first
+    source = first.source if second.source in first.source else f"{first.source}, {second.source}"
+    return Known(merged, source, first.unit)
 
 
-def _merge_keyed(one: tuple[Any, ...], other: tuple[Any, ...], key_of: Callable[[Any], str]) -> tuple[Any, ...]:
-    merged = {key_of(entry): entry for entry in one}
-    for entry in other:
+def _merge_keyed(first: tuple[Any, ...], second: tuple[Any, ...], key_of: Callable[[Any], str]) -> tuple[Any, ...]:
+    merged = {key_of(entry): entry for entry in first}
+    for entry in second:
         key = key_of(entry)
         merged[key] = _merge(merged[key], entry) if key in merged else entry
     return tuple(merged.values())
 
 
-def _merge_cards(one: tuple[Card, ...], other: tuple[Card, ...]) -> tuple[Card, ...]:
-    merged = list(one)
-    for card in other:
+def _merge_cards(first: tuple[Card, ...], second: tuple[Card, ...]) -> tuple[Card, ...]:
+    merged = list(first)
+    for card in second:
         position = next((position for same in _SAME for position, seen in enumerate(merged) if same(seen, card)), None)
         if position is None:
             merged.append(card)
@@ -101,30 +101,30 @@ def _merge_cards(one: tuple[Card, ...], other: tuple[Card, ...]) -> tuple[Card, 
     return tuple(sorted(merged, key=lambda card: (card.vendor, card.index)))
 
 
-def _merge_card(one: Card, other: Card) -> Card:
-    merged = _merge(one, other)
-    if isinstance(one.name, Known) and one.name.value.endswith("...") and isinstance(other.name, Known):
+def _merge_card(first: Card, second: Card) -> Card:
+    merged = _merge(first, second)
+    if isinstance(first.name, Known) and first.name.value.endswith("...") and isinstance(second.name, Known):
         # nvidia-smi's table truncates long names; another report may have the whole name.
-        return msgspec.structs.replace(merged, name=other.name)
+        return msgspec.structs.replace(merged, name=second.name)
     return merged
 
 
-def _same_uuid(one: Card, other: Card) -> bool:
-    if not (isinstance(one.uuid, Known) and isinstance(other.uuid, Known)):
+def _same_uuid(first: Card, second: Card) -> bool:
+    if not (isinstance(first.uuid, Known) and isinstance(second.uuid, Known)):
         return False
     # Users blank out their UUIDs before they paste them: GPU-00000000-0000-… does not identify a card.
-    return one.uuid.value == other.uuid.value and bool(one.uuid.value.strip("GPUMI0-xX"))
+    return first.uuid.value == second.uuid.value and bool(first.uuid.value.strip("GPUMI0-xX"))
 
 
-def _same_bus_id(one: Card, other: Card) -> bool:
-    if not (isinstance(one.bus_id, Known) and isinstance(other.bus_id, Known)):
+def _same_bus_id(first: Card, second: Card) -> bool:
+    if not (isinstance(first.bus_id, Known) and isinstance(second.bus_id, Known)):
         return False
     # 00000000:01:00.0 and 0000:01:00.0 are the same address.
-    return one.bus_id.value.lower().lstrip("0") == other.bus_id.value.lower().lstrip("0")
+    return first.bus_id.value.lower().lstrip("0") == second.bus_id.value.lower().lstrip("0")
 
 
-def _same_index(one: Card, other: Card) -> bool:
-    return one.vendor == other.vendor and one.index == other.index
+def _same_index(first: Card, second: Card) -> bool:
+    return first.vendor == second.vendor and first.index == second.index
 
 
 _SAME = (_same_uuid, _same_bus_id, _same_index)

@@ -231,7 +231,7 @@ _CALL = re.compile(
 _COMPARED = re.compile(r"""["'][ ](?:not[ ])?in[ ](?:str|repr)\(""")
 
 _PROGRAM = re.compile(
-    r"Error\b|Exception\b|Warning\b|\berror\s*[:(\]=]|\b(?:ERROR|FATAL|WARN|WARNING|CRITICAL|INFO|DEBUG)\b|\bfatal\b|\bdaemon\b"
+    r"\b(?:hip|cuda)Error[A-Z]\w+|Error\b|Exception\b|Warning\b|\berror\s*[:(\]=]|\b(?:ERROR|FATAL|WARN|WARNING|CRITICAL|INFO|DEBUG)\b|\bfatal\b|\bdaemon\b"
     r"|\bcaused\b|^\s*\[|^\s*[\d{]"
 )
 _QUOTED = re.compile(r"""(?<=[A-Za-z])(?P<open>[ (])(?P<mark>["'`])(?P<words>[^"'`]{5,300})(?P=mark)(?!\w)""")

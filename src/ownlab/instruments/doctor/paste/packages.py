@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ownlab.instruments.doctor.paste.sections import ReportKind, end_of_run
 from ownlab.machine.facts import Fact, Known, Unknown
@@ -15,7 +15,7 @@ __all__ = ["FREEZE", "KINDS", "PACKAGE_LINE", "build_of", "cuda_of", "installs_o
 # Packages that affect whether and how an accelerator is used.
 _MATTERS = re.compile(
     r"(?:torch|torchvision|torchaudio|torch-npu|torch-xla|torch-directml|torch-cuda80|pytorch|pytorch-nightly|pytorch-cuda|"
-    r"pytorch-gpu|pytorch-mutex|pytorch-triton.*|triton|triton-.*|tensorflow|tensorflow-.*|tf-nightly.*|keras|jax|jaxlib|"
+    r"pytorch-gpu|pytorch-mutex|cpuonly|pytorch-triton.*|triton|triton-.*|tensorflow|tensorflow-.*|tf-nightly.*|keras|jax|jaxlib|"
     r"jax-.*|cupy|cupy-.*|numba|numba-cuda|numpy|nvidia-.*|cudatoolkit|cuda|cuda-.*|cudnn|nccl|libtpu.*|vllm|sglang|"
     r"sgl-kernel|flash-attn|flashinfer.*|xformers|bitsandbytes|deepspeed|apex|intel-extension-for-pytorch|"
     r"intel-extension-for-tensorflow|transformers|accelerate|onnxruntime.*|ctranslate2|mindspore|pynvml|llama-cpp-python)$"
@@ -35,11 +35,15 @@ _COLLECT_ENV = re.compile(
 )
 FREEZE = r"\s*[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,-]{1,60}\])?==\d\S{0,79}\s*$"
 _FREEZE = re.compile(r"\s*([A-Za-z0-9][\w.-]{0,79})(?:\[[\w,-]{1,60}\])?==(\S+)")
-_ROW = re.compile(r"\s*([A-Za-z0-9][\w.-]{0,79})\s+(\d\S{0,79})(?:\s+\S.*)?$")
+_ROW = re.compile(r"\s*([A-Za-z0-9][\w.-]{0,79})\s+(\d\S{0,79})(?:\s+(\S+).*)?$")
+# The first row of a list that was searched for a name (`pip list | grep torch`).
+_BARE_ROW = r"\s*(?:torch|torchvision|torchaudio|torch[-_]\w+|pytorch\S*|tensorflow\S*|jax|jaxlib|nvidia-\w\S*|cudatoolkit|cupy\S*|numpy|onnxruntime\S*|xformers|triton|vllm|bitsandbytes)\s{2,}\d+\.\d\S*(?:\s+\S+){0,3}\s*$"
 _RULE_OR_ROW = re.compile(r"\s*-{3,}|#|" + _ROW.pattern)
 _SHOWN = re.compile(
     r"(?:Name|Version|Summary|Home-page|Author|Author-email|License|License-Expression|Location|Requires|Required-by)\b.*:"
 )
+# Packages whose build in conda says for which device they are.
+_LABELLED = ("pytorch", "pytorch-mutex", "torchvision", "torchaudio")
 _CONDA_CUDNN = re.compile(r"cudnn(\d+(?:\.\d+)+)")
 _SOURCE = "pasted list of packages"
 
@@ -73,8 +77,12 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _machine(pairs: Sequence[tuple[str, str]]) -> Machine | None:
+def _machine(pairs: Sequence[tuple[str, str]], builds: Mapping[str, str] | None = None) -> Machine | None:
     packages = {name: Package(name, version) for given, version in pairs if _MATTERS.match(name := _normal(given))}
+    for name, build in (builds or {}).items():
+        label = _label_of_build(build) if name in _LABELLED and name in packages else None
+        if label is not None and "+" not in packages[name].version:
+            packages[name] = Package(name, f"{packages[name].version}+{label}")
     if not packages:
         return None
     listed = tuple(packages.values())
@@ -93,6 +101,14 @@ def _machine(pairs: Sequence[tuple[str, str]]) -> Machine | None:
             packages=Known(listed, _SOURCE), frameworks=Known(tuple(frameworks.values()), _SOURCE)
         )
     return Machine(origin="pasted", toolkits=toolkits, interpreter=interpreter)
+
+
+def _label_of_build(build: str) -> str | None:
+    """Return pip's label for a build of conda, which stands beside the version: py3.9_cpu_0, py3.9_cuda11.3_cudnn8.3.2_0."""
+    if re.search(r"(?:^|_)cpu", build):
+        return "cpu"
+    match = re.search(r"cuda(\d+)\.(\d)_|(?:^|_)cu(\d{2,3})$", build)
+    return f"cu{match[3] or match[1] + match[2]}" if match else None
 
 
 def _framework(name: str, package: Package) -> Framework:
@@ -121,7 +137,12 @@ def _list_extent(lines: Sequence[str], start: int) -> int:
 
 
 def _read_list(lines: Sequence[str]) -> Machine | None:
-    return _machine([(match[1], match[2]) for line in lines[1:] if (match := _ROW.match(line))])
+    rows = [match for line in lines if (match := _ROW.match(line))]
+    return _machine([(row[1], row[2]) for row in rows], {_normal(row[1]): row[3] or "" for row in rows})
+
+
+def _rows_extent(lines: Sequence[str], start: int) -> int:
+    return end_of_run(_RULE_OR_ROW, lines, start)
 
 
 def _show_extent(lines: Sequence[str], start: int) -> int:
@@ -138,6 +159,7 @@ KINDS = (
     ReportKind(
         "list of packages", r"\s*(?:Package\s+Version\b|# Name\s+Version\b)", _list_extent, _read_list, several="each"
     ),
+    ReportKind("list of packages", _BARE_ROW, _rows_extent, _read_list, several="each"),
     ReportKind("list of packages", r"Name: \S+$", _show_extent, _read_show, several="each"),
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ownlab.errors import NotRecognised
-from ownlab.instruments.doctor.diagnosis import case_of
+from ownlab.instruments.doctor.diagnosis import case_of, diagnose
 from ownlab.instruments.doctor.paste import json_documents
 from ownlab.instruments.doctor.paste.facts_in_prose import cards_in_prose, cards_in_warnings, environment_of, read_prose
 from ownlab.instruments.doctor.paste.line_wraps import unwrap
@@ -16,6 +16,7 @@ from ownlab.instruments.doctor.paste.merge import merge
 from ownlab.instruments.doctor.paste.messages import Block, ProgramOutput, read_messages
 from ownlab.instruments.doctor.paste.reports import KINDS, Reports, read_reports
 from ownlab.instruments.doctor.paste.sections import split
+from ownlab.instruments.doctor.paste.system_in_prose import system_in_prose
 from ownlab.instruments.doctor.records import Case, Message
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Host, Machine, Nvidia
@@ -49,18 +50,24 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
     reports = read_reports(sections)
     blocks = _blocks(lines.shown, rest, reports)
     output = read_messages(blocks, smi_worked=reports.smi_worked)
-    mentioned = read_prose([line for block in blocks for line in block.lines])
+    prose = [line for block in blocks for line in block.lines]
+    mentioned, system = read_prose(prose), system_in_prose(prose)
     parts = reports.machines + [part for part in (_machine_of(output), mentioned) if part is not None]
+    if system is not None:  # says nothing about accelerators: it does not make a text one for the doctor
+        parts.append(Machine(origin="pasted", host=system))
     recognised = reports.recognised + _message_kinds(output)
     if recognised and lines.left_out:
         recognised[-1] = text(
             "{report} ({count:,} lines in the middle are left out)", report=recognised[-1], count=lines.left_out
         )
-    if not recognised and mentioned is None and not output.relevant:
+    on_topic = bool(recognised) or mentioned is not None or output.relevant
+    case = _case(parts, recognised or ["words about accelerators"], output, blocks)
+    # A single line without a word about accelerators ("Number of platforms 0") counts if a rule knows it.
+    if not on_topic and not diagnose(case).findings:
         raise NotRecognised(
             text("{name} contains no report or error that ownlab recognizes.", name=name), hint=_UNDERSTOOD
         )
-    return _case(parts, recognised or ["words about accelerators"], output, blocks)
+    return case
 
 
 def _blocks(lines: Sequence[str], rest: Sequence[tuple[int, int]], reports: Reports) -> list[Block]:

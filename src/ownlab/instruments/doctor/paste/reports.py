@@ -40,7 +40,8 @@ KINDS: tuple[ReportKind, ...] = (
     system_tools.LSCPU_KIND,
     *packages.KINDS,
 )
-_ERRORS_INSIDE = re.compile(r"\s*(?:ERROR|WARNING)\b")
+# Lines inside a report that rules search, too: errors, and the first card's row in the table of connections.
+_ERRORS_INSIDE = re.compile(r"\s*(?:ERROR|WARNING)\b|\s*GPU0\s+X\s+(?:NODE|PHB|PXB|PIX|SYS)\b")
 # How many more reports of a kind are compared with the first: `nvidia-smi -l` prints thousands.
 _COMPARED = 20
 

@@ -4,12 +4,14 @@ The verdict names the first blocking finding, so a driver that does not load com
 because of it.
 
 - `drivers/`: driver_version (too old, end of life), driver_missing, driver_library_mismatch, kernel_module,
-  card_initialisation (the driver cannot start or reach a card).
+  module_build and driver_packages (as distributions print it), card_support, card_initialisation (the driver cannot start
+  or reach a card).
 - `devices/`: permissions, device_visibility (hidden cards, numbering, exclusive mode, MIG), card_health (lost cards, ECC,
-  throttling, PCIe), card_memory, xid_errors, other_vendors (Ascend, Apple, TPU).
+  throttling, PCIe), card_faults, card_memory, device_limits, xid_errors, amd, npu_tpu_intel, other_vendors.
 - `software/`: framework_builds (CPU-only build, no kernel image), framework_import, python_environment, cuda_libraries,
-  cuda_toolkit, program_errors (CUDA, cuBLAS and NCCL errors of a program).
-- `environment/`: containers, wsl, host_resources (CPU, memory, disks).
+  cuda_toolkit, package_builds and package_sets (what does not belong together), extension_builds, card_features,
+  library_errors, distributed, program_errors (errors of a program), harmless_notices.
+- `environment/`: containers, container_engines, graphics_libraries, wsl, wsl_libraries, host_resources (CPU, memory, disks).
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import difflib
 
 from ownlab.errors import UsageError
 from ownlab.instruments.doctor.rule import Rule
+from ownlab.instruments.doctor.rules.devices.amd import AmdCardFault, RocmAtomics, RocmLibraries, RocmWsl
+from ownlab.instruments.doctor.rules.devices.card_faults import CardFault
 from ownlab.instruments.doctor.rules.devices.card_health import (
     CardLost,
     EccErrors,
@@ -27,6 +31,15 @@ from ownlab.instruments.doctor.rules.devices.card_health import (
     Throttling,
 )
 from ownlab.instruments.doctor.rules.devices.card_memory import CardMemoryInUse, OutOfMemory
+from ownlab.instruments.doctor.rules.devices.device_limits import (
+    AllocatorFragmentation,
+    ClusterAllocation,
+    CudaMpsServer,
+    LeftoverProcess,
+    MigSeveralInstances,
+    PagingFile,
+    ProcessLimits,
+)
 from ownlab.instruments.doctor.rules.devices.device_visibility import (
     DeviceOrder,
     ExclusiveComputeMode,
@@ -34,6 +47,8 @@ from ownlab.instruments.doctor.rules.devices.device_visibility import (
     InvalidDeviceOrdinal,
     MigMode,
 )
+from ownlab.instruments.doctor.rules.devices.driver_queries import ManagementRefused, NvmlQuery, VirtualGpuLicense
+from ownlab.instruments.doctor.rules.devices.npu_tpu_intel import AscendEnvironment, IntelGpu, TpuUnavailable
 from ownlab.instruments.doctor.rules.devices.other_vendors import (
     AscendHealth,
     AscendSoftwareMissing,
@@ -49,20 +64,41 @@ from ownlab.instruments.doctor.rules.drivers.card_initialisation import (
     FabricManagerNotReady,
     NoVisibleGpu,
 )
+from ownlab.instruments.doctor.rules.drivers.card_support import (
+    CardUnsupportedByDriver,
+    DriverFirmware,
+    Passthrough,
+    PciResources,
+    PowerTransitions,
+    WindowsDeviceError,
+)
 from ownlab.instruments.doctor.rules.drivers.driver_library_mismatch import (
     DriverLibraryMismatch,
     MixedDriverVersions,
     UnsupportedForwardCompatibility,
 )
 from ownlab.instruments.doctor.rules.drivers.driver_missing import NoDriver
+from ownlab.instruments.doctor.rules.drivers.driver_packages import DriverPackagesBroken, RepositoryKey
 from ownlab.instruments.doctor.rules.drivers.driver_version import DriverEndOfLife, DriverTooOld
+from ownlab.instruments.doctor.rules.drivers.hybrid_graphics import HybridGraphics
 from ownlab.instruments.doctor.rules.drivers.kernel_module import (
-    HmmRegionMissing,
     KernelModuleNotLoaded,
     KernelModuleRejected,
     NouveauInUse,
-    UvmModuleMissing,
     WrongKernelModuleFlavour,
+)
+from ownlab.instruments.doctor.rules.drivers.module_build import (
+    DriverInstallerFailed,
+    ModuleBuildFailed,
+    ModuleLoadFailed,
+)
+from ownlab.instruments.doctor.rules.drivers.unified_memory import HmmRegionMissing, UvmModuleMissing
+from ownlab.instruments.doctor.rules.environment.container_daemon import ContainerDaemon
+from ownlab.instruments.doctor.rules.environment.container_engines import (
+    ContainerCliError,
+    ContainerEngineTooOld,
+    DockerDesktopOutdated,
+    RocmContainer,
 )
 from ownlab.instruments.doctor.rules.environment.containers import (
     ContainerToolkitMissing,
@@ -70,6 +106,11 @@ from ownlab.instruments.doctor.rules.environment.containers import (
     ImageNeedsNewerDriver,
     NvmlUnknownError,
     SmallSharedMemory,
+)
+from ownlab.instruments.doctor.rules.environment.graphics_libraries import (
+    GraphicsLibraries,
+    OpenClRuntime,
+    VideoEncoder,
 )
 from ownlab.instruments.doctor.rules.environment.host_resources import (
     DiskFull,
@@ -80,7 +121,16 @@ from ownlab.instruments.doctor.rules.environment.host_resources import (
     RaidDegraded,
     SlowDisk,
 )
+from ownlab.instruments.doctor.rules.environment.kubernetes import KubernetesGpu, MonitoringExporter
 from ownlab.instruments.doctor.rules.environment.wsl import WslLimits
+from ownlab.instruments.doctor.rules.environment.wsl_libraries import WslLibraries
+from ownlab.instruments.doctor.rules.software.card_features import (
+    CardTooOldForLibrary,
+    GpuNotFound,
+    ManagedMemory,
+    TensorFlowMemory,
+    TensorRtLibrary,
+)
 from ownlab.instruments.doctor.rules.software.cuda_libraries import CudaLibraryMissing, CudnnMissing, ShadowedCudnn
 from ownlab.instruments.doctor.rules.software.cuda_toolkit import (
     CudaVersionMismatch,
@@ -89,6 +139,13 @@ from ownlab.instruments.doctor.rules.software.cuda_toolkit import (
     ToolkitLacksArchitecture,
     ToolkitVersionDiffers,
 )
+from ownlab.instruments.doctor.rules.software.distributed import (
+    CollectiveSetup,
+    LockedMemory,
+    PcieTopology,
+    RendezvousFailed,
+)
+from ownlab.instruments.doctor.rules.software.extension_builds import ExtensionBuildFailed, TritonCompiler, XlaTools
 from ownlab.instruments.doctor.rules.software.framework_builds import (
     CpuOnlyBuild,
     NoKernelImage,
@@ -96,6 +153,24 @@ from ownlab.instruments.doctor.rules.software.framework_builds import (
     XpuBuildMissing,
 )
 from ownlab.instruments.doctor.rules.software.framework_import import FrameworkImportFailed
+from ownlab.instruments.doctor.rules.software.framework_versions import FrameworkVersion
+from ownlab.instruments.doctor.rules.software.harmless_notices import HarmlessNotice
+from ownlab.instruments.doctor.rules.software.launchers import LauncherSetup
+from ownlab.instruments.doctor.rules.software.library_errors import (
+    AppleGpuLimits,
+    CudaLibraryError,
+    DeviceRequest,
+    LaunchTimeout,
+    ShadowedCudaLibrary,
+)
+from ownlab.instruments.doctor.rules.software.package_builds import (
+    CpuOnlyPackage,
+    ExtensionMismatch,
+    JaxBuild,
+    WheelNotFound,
+)
+from ownlab.instruments.doctor.rules.software.package_conflicts import PackageConflict, SystemLibraryMissing
+from ownlab.instruments.doctor.rules.software.package_sets import MixedPackages, TorchSeesNoGpu
 from ownlab.instruments.doctor.rules.software.program_errors import (
     BitsandbytesWithoutCuda,
     CheckpointDeviceMissing,
@@ -115,6 +190,7 @@ from ownlab.instruments.doctor.rules.software.python_environment import (
     MuslLibc,
     PythonModuleMissing,
 )
+from ownlab.instruments.doctor.rules.software.runtime_errors import RuntimeFailure, UnfitLibrary
 from ownlab.text import listing, text
 
 __all__ = ["RULES", "find_rule"]
@@ -124,16 +200,37 @@ RULES: tuple[type[Rule], ...] = (
     CardLost,
     XidErrors,
     EccErrors,
+    CardFault,
     # containers and WSL, between the program and the driver
     ContainerToolkitMissing,
+    KubernetesGpu,
+    RocmContainer,
+    ContainerEngineTooOld,
+    DockerDesktopOutdated,
+    ContainerCliError,
+    ContainerDaemon,
     ImageNeedsNewerDriver,
     NvmlUnknownError,
     ContainerWithoutGpu,
     WslLimits,
+    RocmWsl,
+    WslLibraries,
     # the kernel module
+    WrongKernelModuleFlavour,
+    CardUnsupportedByDriver,
+    PciResources,
+    PowerTransitions,
     KernelModuleRejected,
     NouveauInUse,
-    WrongKernelModuleFlavour,
+    ModuleBuildFailed,
+    ModuleLoadFailed,
+    DriverPackagesBroken,
+    HybridGraphics,
+    DriverInstallerFailed,
+    DriverFirmware,
+    WindowsDeviceError,
+    Passthrough,
+    RepositoryKey,
     KernelModuleNotLoaded,
     HmmRegionMissing,
     UvmModuleMissing,
@@ -141,6 +238,8 @@ RULES: tuple[type[Rule], ...] = (
     DriverLibraryMismatch,
     MixedDriverVersions,
     UnsupportedForwardCompatibility,
+    NvmlQuery,
+    VirtualGpuLicense,
     # the driver and the cards it starts
     DriverHang,
     CardInitialisationFailed,
@@ -150,50 +249,93 @@ RULES: tuple[type[Rule], ...] = (
     DriverTooOld,
     DriverEndOfLife,
     # the devices that a program sees
+    ClusterAllocation,
     HiddenDevices,
     ExclusiveComputeMode,
+    CudaMpsServer,
     MigMode,
     DeviceOrder,
+    MigSeveralInstances,
     InvalidDeviceOrdinal,
     NoVisibleGpu,
+    JaxBuild,
+    GpuNotFound,
     # the interpreter and its frameworks
     InterpreterBroken,
     MuslLibc,
     FrameworkImportFailed,
+    TensorRtLibrary,
+    CpuOnlyPackage,
+    ExtensionMismatch,
     CudaLibraryMissing,
     CudnnMissing,
     ShadowedCudnn,
+    ShadowedCudaLibrary,
     CpuOnlyBuild,
     RocmBuildMissing,
     XpuBuildMissing,
+    ManagedMemory,
     NoKernelImage,
     CudaVersionMismatch,
+    MixedPackages,
     PythonModuleMissing,
     FrameworkNotInstalled,
     AllocatorConfig,
     ToolkitLacksArchitecture,
     HostCompilerTooNew,
+    ExtensionBuildFailed,
+    TritonCompiler,
+    XlaTools,
+    WheelNotFound,
+    PackageConflict,
+    FrameworkVersion,
+    SystemLibraryMissing,
     PtxTooNew,
     ToolkitVersionDiffers,
     # other vendors
     AscendHealth,
     AscendSoftwareMissing,
+    AscendEnvironment,
     RosettaPython,
     MpsUnavailable,
     LibtpuMissing,
+    TpuUnavailable,
+    IntelGpu,
+    RocmAtomics,
+    RocmLibraries,
+    AmdCardFault,
+    GraphicsLibraries,
+    VideoEncoder,
+    OpenClRuntime,
     # the state of the cards
     CardMemoryInUse,
+    LeftoverProcess,
     OutOfMemory,
+    TensorFlowMemory,
+    AllocatorFragmentation,
+    PagingFile,
+    HarmlessNotice,
     Throttling,
     SlowPcieLink,
     PersistenceOff,
     NoBfloat16,
+    CardTooOldForLibrary,
     RestrictedPerformanceCounters,
+    ManagementRefused,
     # a program's own errors
     DeviceAssert,
     IllegalMemoryAccess,
     CublasError,
+    CudaLibraryError,
+    DeviceRequest,
+    LaunchTimeout,
+    AppleGpuLimits,
+    LockedMemory,
+    CollectiveSetup,
+    PcieTopology,
+    RendezvousFailed,
     NcclError,
+    LauncherSetup,
     MixedDevices,
     CheckpointDeviceMissing,
     CudaAfterFork,
@@ -201,6 +343,8 @@ RULES: tuple[type[Rule], ...] = (
     FlashAttentionUnsupported,
     BitsandbytesWithoutCuda,
     HostOutOfMemory,
+    ProcessLimits,
+    MonitoringExporter,
     # the host
     SmallSharedMemory,
     OomKilled,
@@ -208,6 +352,9 @@ RULES: tuple[type[Rule], ...] = (
     DiskFull,
     SlowDisk,
     RaidDegraded,
+    RuntimeFailure,
+    UnfitLibrary,
+    TorchSeesNoGpu,
     NoAccelerator,
 )
 

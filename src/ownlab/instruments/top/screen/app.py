@@ -168,7 +168,8 @@ class TopApp(App[OwnlabError]):
         screen = self.screen_stack[0] if self.screen_stack else None
         if screen is None or not screen.is_mounted:
             return
-        screen.query_one(CardPanels).room = max(2, self.height - _OTHER_LINES)
+        for panels in screen.query(CardPanels):  # none while the screen is being removed
+            panels.room = max(2, self.height - _OTHER_LINES)
         for widget in screen.query(ViewWidget):
             widget.redraw()
 

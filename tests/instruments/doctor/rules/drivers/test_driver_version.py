@@ -72,7 +72,7 @@ def test_the_older_build_matches_the_cpu(of: Any, case: Any, find: Any) -> None:
 
 def test_the_newest_cuda_of_a_windows_driver(of: Any, case: Any, find: Any) -> None:
     (finding,) = find(DriverTooOld, case(machine_with(of, driver="551.23", cuda="13.0", family="windows")))
-    assert "The newest CUDA version that this driver supports is 12.4." in finding.meaning  # 551 is of branch R550
+    assert "The newest CUDA version that this driver supports is 12.4;" in finding.meaning  # 551 is of branch R550
 
 
 def test_the_found_version_is_decoded(case: Any, find: Any, paste: Any) -> None:

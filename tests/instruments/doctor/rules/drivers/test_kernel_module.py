@@ -8,13 +8,12 @@ import msgspec
 import pytest
 
 from ownlab.instruments.doctor.rules.drivers.kernel_module import (
-    HmmRegionMissing,
     KernelModuleNotLoaded,
     KernelModuleRejected,
     NouveauInUse,
-    UvmModuleMissing,
     WrongKernelModuleFlavour,
 )
+from ownlab.instruments.doctor.rules.drivers.unified_memory import HmmRegionMissing, UvmModuleMissing
 from ownlab.machine.facts import Known
 from ownlab.machine.records import Card, Framework, Host, Interpreter, Machine, Nvidia, PciDevice
 

@@ -155,7 +155,6 @@ def missing(*names: str) -> str:
         (("libcusolver.so.12", "libnccl.so.2"), 13, "nvidia-cusolver nvidia-nccl-cu13"),
         (("libnvrtc.so.11.2",), 11, "nvidia-cuda-nvrtc-cu11"),
         (("libcupti.so.13", "libnvJitLink.so.13"), 13, "'nvidia-cuda-cupti==13.*' 'nvidia-nvjitlink==13.*'"),
-        (("cudart64_110.dll",), 11, "nvidia-cuda-runtime-cu11"),
     ],
 )
 def test_the_library_name_shows_the_cuda_version(
@@ -163,10 +162,19 @@ def test_the_library_name_shows_the_cuda_version(
 ) -> None:
     torch = of(Framework, name="torch", version="2.4.0", build="cuda", cuda="10.2")  # says nothing of this program
     machine = of(Machine, origin="pasted", interpreter=of(Interpreter, frameworks=(torch,)))
-    message = missing(*names) if "dll" not in names[0] else f"Could not load dynamic library '{names[0]}'"
-    (finding,) = find(CudaLibraryMissing, case(machine, message))
+    (finding,) = find(CudaLibraryMissing, case(machine, missing(*names)))
     assert f"built for CUDA {cuda}." in finding.meaning
     assert f"pip install {wheels}" in finding.fix
+
+
+def test_tensorflow_without_cuda_on_windows_is_not_told_to_install_linux_libraries(case: Any, find: Any) -> None:
+    (finding,) = find(
+        CudaLibraryMissing, case(None, "W dso_loader.cc:64] Could not load dynamic library 'cudart64_110.dll'")
+    )
+    assert finding.severity == "warning"
+    assert "harmless" in finding.title
+    assert "built for CUDA 11." in finding.meaning
+    assert not any("LD_LIBRARY_PATH" in step for step in finding.fix)
 
 
 def test_a_library_name_shared_by_several_cuda_versions(of: Any, case: Any, find: Any) -> None:

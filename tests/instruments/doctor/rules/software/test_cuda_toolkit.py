@@ -52,10 +52,13 @@ def test_a_healthy_machine_has_no_finding(rule: Any, h200: Machine, case: Any, f
             "/whl/cu113",
         ),
         ("Detected that PyTorch and torchvision were compiled with different\nCUDA versions.", "/whl/cuXYZ"),
-        ("RuntimeError: operator torchvision::nms does not exist", "pip install --force-reinstall torch torchvision"),
+        (
+            "RuntimeError: operator torchvision::nms does not exist",
+            "pip install --force-reinstall --no-deps torchvision==",
+        ),
         (
             "ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
-            "pip install --force-reinstall torch torchvision",
+            "pip install --no-build-isolation --no-cache-dir",
         ),
     ],
 )

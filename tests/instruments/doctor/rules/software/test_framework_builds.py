@@ -13,6 +13,7 @@ from ownlab.instruments.doctor.rules.software.framework_builds import (
     RocmBuildMissing,
     XpuBuildMissing,
 )
+from ownlab.instruments.doctor.rules.software.package_builds import JaxBuild
 from ownlab.machine.facts import Known, Unknown
 from ownlab.machine.records import Card, Cpu, Framework, FrameworkDevice, Host, Interpreter, Machine, Nvidia, Package
 
@@ -94,13 +95,6 @@ def test_jax_and_cupy_are_named_for_the_card(
     ("message", "title"),
     [
         ("AssertionError: Torch not compiled with CUDA enabled", "torch was built without GPU support"),
-        (
-            (
-                "WARNING:2025-06-15 17:04:55,449:jax._src.xla_bridge:791: An NVIDIA GPU may be present on this machine, but a"
-                " CUDA-enabled jaxlib is not installed. Falling back to cpu."
-            ),
-            "jax was built without GPU support",
-        ),
     ],
 )
 def test_pasted_messages_alone_are_enough(message: str, title: str, case: Any, find: Any) -> None:
@@ -108,6 +102,13 @@ def test_pasted_messages_alone_are_enough(message: str, title: str, case: Any, f
     assert finding.blocks
     assert finding.title == title
     assert any("map_location='cpu'" in step for step in finding.fix)
+
+
+def test_jax_without_its_cuda_part_is_no_error_if_the_cpu_is_intended(case: Any, find: Any) -> None:
+    message = "WARNING:jax._src.xla_bridge:791: An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed. Falling back to cpu."
+    (finding,) = find(JaxBuild, case(None, message))
+    assert "harmless if that is intended" in finding.title
+    assert not finding.blocks
 
 
 def test_jax_whose_cuda_plugin_fails_has_the_right_build(case: Any, find: Any) -> None:
@@ -313,7 +314,7 @@ def test_an_extension_without_code_for_the_card(of: Any, case: Any, find: Any) -
                 "NVIDIA GeForce RTX 5060 Ti with CUDA capability sm_120 is not compatible with the current PyTorch"
                 " installation."
             ),
-            "cu132",
+            "cu129",  # no driver is known: CUDA 12 runs on every driver for this card, CUDA 13 does not
         ),
         (
             (
@@ -327,13 +328,18 @@ def test_an_extension_without_code_for_the_card(of: Any, case: Any, find: Any) -
 def test_the_message_names_the_compute_capability(message: str, tag: str, case: Any, find: Any) -> None:
     (finding,) = find(NoKernelImage, case(None, message))
     assert finding.blocks
-    assert finding.fix[0].endswith(f"/whl/{tag}")
+    assert f"/whl/{tag} " in finding.fix[0]
 
 
 def test_messages_without_a_card_get_both_commands(case: Any, find: Any) -> None:
     message = "CUDA error: no kernel image is available for execution on the device"
     (finding,) = find(NoKernelImage, case(None, message))
-    assert [step.split(" (")[0] for step in finding.fix] == ["New card", "Old card"]
+    assert [step.split(" (")[0].split(",")[0] for step in finding.fix[:3]] == [
+        "New card",
+        "GeForce 30 and 40",
+        "Old card",
+    ]
+    assert "ollama" in finding.fix[3]
 
 
 @pytest.mark.parametrize(

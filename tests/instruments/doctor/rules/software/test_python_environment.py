@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ownlab.config.machine_options import OWN_PYTHON
 from ownlab.instruments.doctor.rules.software.framework_import import FrameworkImportFailed
 from ownlab.instruments.doctor.rules.software.python_environment import (
     AllocatorConfig,
@@ -97,6 +98,16 @@ def test_what_to_install_depends_on_the_accelerator(
     (finding,) = find(FrameworkNotInstalled, case(machine))
     assert finding.fix[0].startswith("ownlab doctor --python /opt/conda/bin/python3")
     assert finding.fix[-1] == f"pip install {what}"
+
+
+@pytest.mark.parametrize("cards", [(), ("Tesla P100-PCIE-16GB",)])
+def test_no_framework_is_installed_into_the_python_of_ownlab(
+    cards: tuple[str, ...], with_frameworks: Any, case: Any, find: Any
+) -> None:
+    machine = with_frameworks(cards=cards)
+    own = msgspec.structs.replace(machine.interpreter, origin=OWN_PYTHON)
+    (finding,) = find(FrameworkNotInstalled, case(msgspec.structs.replace(machine, interpreter=own)))
+    assert finding.fix[-1].startswith("ownlab env create dl --with torch ")
 
 
 def test_unread_frameworks_are_not_absent(of: Any, case: Any, find: Any) -> None:

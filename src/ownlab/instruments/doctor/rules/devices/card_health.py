@@ -120,6 +120,11 @@ class CardLost(MessageRule):
         )
 
 
+_FAILING_MEMORY = text(
+    "If the errors come back: the card's memory is failing. Compute on another card, and have this one replaced; do not turn ECC off."
+)
+
+
 class EccErrors(MessageRule):
     """A card has memory errors that ECC could not correct, or memory rows that wait to be replaced.
 
@@ -168,7 +173,7 @@ class EccErrors(MessageRule):
                 meaning=text(
                     "The card has lost data since the driver was loaded. One error may be chance; more mean a failing card."
                 ),
-                fix=(reset,),
+                fix=(reset, _FAILING_MEMORY),
             )
         else:
             yield self.finding(

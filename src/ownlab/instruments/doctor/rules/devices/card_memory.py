@@ -143,12 +143,18 @@ class OutOfMemory(MessageRule):
     title = text("A program ran out of the card's memory")
     aliases = ("oom",)
     patterns = (
-        r"(?:CUDA|HIP|XPU|NPU) out of memory",
+        r"(?:CUDA|HIP|XPU|NPU) out of memory|THCStorage\.cu out of memory",
+        r"Tried to allocate [\d.]+ [MG]iB \(GPU",
         r"cuda\.OutOfMemoryError|torch\.OutOfMemoryError",
         r"CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
-        r"(?:CUDA|HIP) error: out of memory",
+        r"(?:CUDA|HIP)(?: driver| runtime)? error(?: \(?2\)?)? ?:? ?: ?out of memory",
+        r"hipErrorOutOfMemory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY",
+        r"(?:cudaMalloc|hipMalloc)\S* failed: out of memory|out_of_memory: CUDA error|Triton Error \[CUDA\]: out of memory",
+        r"Out of memory allocating [\d,]+ bytes|(?:unable|failed) to allocate CUDA\d+ buffer",
         r"RESOURCE_EXHAUSTED: ?(?:Out of memory|OOM|Failed to allocate)",
-        r"OOM when allocating tensor",
+        r"OOM when allocating tensor|memory space hbm|Attempting to (?:reserve|allocate) [\d.]+[GM] (?:at the bottom of memory|\. That was not possible)|Malloc device memory failed",
+        r"(?:\bcu[A-Z]\w+|CUDA)[^\n]{0,60}: [Oo]ut of memory|== ?cudaSuccess \(2 vs|Make sure you have enough GPU RAM to fit",
+        r"(?:cuMem\w*|parallel_for) failed: out of memory|thrust::system[^\n]*out of memory|Cuda failure '?out of memory",
         r"(?P<count>cudaGetDeviceCount.*Error 2: out of memory)",
     )
 
@@ -165,6 +171,7 @@ class OutOfMemory(MessageRule):
         ]
         most_detailed = max(parsed, key=lambda each: each.figure_count, default=_NO_FIGURES)
         yield self.finding(
+            title=text("Other programs hold the card's memory") if _held_by_others(most_detailed) else None,
             evidence=self.quotes(case),
             meaning=sentences(*_explain(most_detailed)),
             fix=tuple(_advise(machine, most_detailed, [message for message, _ in matches])),
@@ -188,6 +195,13 @@ class OutOfMemory(MessageRule):
             ),
             blocks=True,
         )
+
+
+def _held_by_others(message: OomMessage) -> bool:
+    """Whether the card is full, though this process has little of it: others hold it, also where nvidia-smi shows none."""
+    total, free = message.total_bytes, message.free_bytes
+    own = (message.allocated_bytes or 0) + (message.unallocated_bytes or 0)
+    return bool(total and free is not None and own and own + free < total / 2)
 
 
 def _fragmented(message: OomMessage) -> bool:
@@ -218,6 +232,10 @@ def _explain(message: OomMessage) -> Iterator[str]:
         yield text(
             "More memory was free than requested: another process may have used it at that moment, or the process has a"
             " memory limit."
+        )
+    if _held_by_others(message) and not message.others:
+        yield text(
+            "This program has little of it: others hold the rest, perhaps left over or in another container, where nvidia-smi does not show them."
         )
     if _fragmented(message):
         yield text("torch has reserved enough memory, but in pieces that are too small: its memory is fragmented.")
@@ -252,6 +270,17 @@ def _advise(machine: Machine, oom: OomMessage, messages: list[Message]) -> Itera
     if "tensorflow" in output.lower() or "OOM when allocating" in output:
         command = set_variable(machine, "TF_FORCE_GPU_ALLOW_GROWTH=true")
         yield text("TensorFlow reserves the whole card when it starts; to prevent it: {command}", command=command)
+    elif not oom.figure_count and re.search(r"cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY", output):
+        yield text(
+            "JAX and TensorFlow take most of the card at their start, and a second program then gets none: {command}",
+            command=set_variable(machine, "XLA_PYTHON_CLIENT_PREALLOCATE=false TF_FORCE_GPU_ALLOW_GROWTH=true"),
+        )
+    if not oom.others:
+        yield text(
+            "Look for other programs on the card, also forgotten or hidden ones, and end them: nvidia-smi; sudo fuser -v /dev/nvidia*"
+        )
+    if _held_by_others(oom):
+        return  # a smaller batch would not help
     yield text(
         "Request less memory: a smaller batch with gradient accumulation, activation checkpointing, bf16 or fp16."
     )

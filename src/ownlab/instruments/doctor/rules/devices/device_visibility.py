@@ -290,15 +290,18 @@ class ExclusiveComputeMode(MessageRule):
             meaning=text("In this mode one process at a time can use the card; the next one is refused.")
             if only_mode
             else text(
-                "The card refuses the process because of its compute mode, because MIG is on without an instance, or"
-                " because a crashed program left it unusable."
+                "The card refuses the process because of its compute mode, because MIG is on without an instance, because a"
+                " crashed program left it unusable, or because the driver is damaged (Windows, after an update)."
             ),
             fix=(
                 on_host(machine, text("{command}   # back to the default mode", command=reset)),
                 *(
                     []
                     if only_mode
-                    else [text("Check who uses it: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv")]
+                    else [
+                        text("Check who uses it: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"),
+                        text("If nobody does: restart the machine; if it remains, install the driver again, cleanly."),
+                    ]
                 ),
             ),
             severity="note" if only_mode else "error",

@@ -38,7 +38,12 @@ class DeviceFilePermission(MessageRule):
     patterns = (
         r"/dev/kfd\b.*Permission denied",
         r"/dev/nvidia\S*.*Permission denied",
-        r"Failed to initialize NVML: Insufficient Permissions",
+        r"Failed to initialize NVML: Insufficient Permissions|NVML_ERROR_NO_PERMISSION",
+        r"/dev/dri/renderD\d+\b.*Permission denied",
+        r"(?<![\w-])crw(?:-rw-|-r--|----)---\s.*\b(?:nvidia\S*|kfd|renderD\d+)\s*(?=\n|$)",
+        r"Permission denied[^\n]{0,5}'?/dev/(?:nvidia|kfd|dri/)",
+        r"apparmor=\"?DENIED\"?[^\n]*/dev/(?:nvidia|dri|kfd)|SELinux is preventing \S*nvidia|avc: +denied[^\n]*nvidia",
+        r"not (?:a )?member of \"?(?:video|render)\"? group",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -55,7 +60,7 @@ class DeviceFilePermission(MessageRule):
             meaning=text(
                 "The card's device files exist, but this user cannot open them, so no program reaches the card."
             ),
-            fix=self._fix(machine, rocm=any("kfd" in line for line in evidence)),
+            fix=self._fix(machine, rocm=any(word in line for line in evidence for word in ("kfd", "render"))),
         )
 
     @staticmethod
@@ -67,12 +72,23 @@ class DeviceFilePermission(MessageRule):
             return (
                 as_root(machine, "usermod -aG render,video $USER"),
                 text("Log out and in again (or: newgrp render)."),
+                text(
+                    'If /dev/kfd belongs to root alone, add a rule: echo \'KERNEL=="kfd", GROUP="render", MODE="0660"\' | {tee}; then reboot',
+                    tee=as_root(machine, "tee /etc/udev/rules.d/70-kfd.rules"),
+                ),
+                text(
+                    "In a rootless container: map the groups render and video (/etc/subgid, --group-add keep-groups)."
+                ),
             )
         return (
             text("Check which group owns the files: ls -l /dev/nvidia*"),
             text(
                 "Join that group: {command}; then log out and in again.",
                 command=as_root(machine, "usermod -aG GROUP $USER"),
+            ),
+            text("For a service: add the account it runs as to that group, and restart it."),
+            text(
+                "In a container with SELinux: nvidia-container-cli -k list | sudo restorecon -v -f -; or --security-opt=label=disable"
             ),
         )
 
@@ -106,7 +122,10 @@ class RestrictedPerformanceCounters(MessageRule):
     code = "counters"
     severity = "note"
     title = text("Only administrators can read the performance counters")
-    patterns = (r"ERR_NVGPUCTRPERM", r"does not have permission to access NVIDIA GPU Performance Counters")
+    patterns = (
+        r"CUPTI initialization failed|CUPTI_ERROR_NOT_INITIALIZED|ERR_NVGPUCTRPERM|CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+        r"does not have permission to access NVIDIA GPU Performance Counters",
+    )
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine

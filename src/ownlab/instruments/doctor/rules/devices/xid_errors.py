@@ -18,7 +18,7 @@ from ownlab.text import listing, text
 
 __all__ = ["XidErrors"]
 
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<card>[\w:.]+)\): (?P<number>\d+)\b")
+_XID = re.compile(r"\bXid \((?:PCI:)?(?P<card>[\w:.]+)\): (?P<number>\d+)\b")
 _RECOVERY_CHANGED = 154
 _RECOVERY = re.compile(r"recovery action changed from .* to 0x\w+ \((?P<action>[^)]+)\)")
 _BUS = re.compile(r"([0-9a-fA-F]+):([0-9a-fA-F]+):([0-9a-fA-F]+)")

@@ -19,7 +19,7 @@ from ownlab.instruments.doctor.queries import (
 )
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import as_root, driver_remedy, install_command, on_host
-from ownlab.instruments.doctor.rule import MessageRule
+from ownlab.instruments.doctor.rule import MessageRule, cuda_error
 from ownlab.instruments.doctor.rules.devices.device_visibility import hiding_assignments
 from ownlab.machine.environment_variables import visible_devices
 from ownlab.machine.facts import Known, Unknown, value_of
@@ -49,7 +49,7 @@ class CardInitialisationFailed(MessageRule):
     patterns = (
         r"^\W*No devices were found|: No devices were found",
         r"RmInitAdapter failed",
-        r"rm_init_adapter failed",
+        r"rm_init_adapter failed|Failed to allocate NvKmsKapiDevice",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -144,7 +144,8 @@ class NoVisibleGpu(MessageRule):
         r"No CUDA GPUs are available",
         r"CUDA driver initialization failed",
         r"CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice",
-        r"no CUDA-capable device is detected",
+        cuda_error(100, 38),
+        r"no CUDA-capable device is detected|\bcu[A-Z]\w+ failed: no device",
         r"cuda driver library init failure",
     )
 
@@ -170,13 +171,27 @@ class NoVisibleGpu(MessageRule):
             ),
             fix=(
                 text("Check whether the driver shows a card: nvidia-smi"),
-                text("Check whether a variable hides it: echo $CUDA_VISIBLE_DEVICES"),
+                text(
+                    "Check whether a variable hides it: echo $CUDA_VISIBLE_DEVICES   # -1 or a number too high hides all; the program may set it too (a card's number that does not exist)"
+                ),
+                *_not_given(machine),
                 on_host(
                     machine,
                     text("Read the driver's messages: {dmesg} | grep NVRM | tail", dmesg=as_root(machine, "dmesg")),
                 ),
             ),
         )
+
+
+def _not_given(machine: Machine) -> tuple[str, ...]:
+    """Return how a container, a job or a rented notebook gets a card, where it is unknown which of them this is."""
+    if machine.origin != "pasted" or container_kind(machine):
+        return ()
+    return (
+        text(
+            "In a container: docker run --gpus all …, and on its host ls -l /dev/nvidia* (missing: sudo nvidia-modprobe -u -c=0); in a cluster's job: request a card (Slurm: --gres=gpu:1); Colab, Kaggle: choose a GPU runtime."
+        ),
+    )
 
 
 class FabricManagerNotReady(MessageRule):
@@ -199,6 +214,8 @@ class FabricManagerNotReady(MessageRule):
         r"\berror \(?802\)?",
         r"\bcode=802\b|returned 802\b",
         r"system not yet initialized",
+        r"fabric ?manager[^\n]*(?:don't match|does not match|mismatch)[^\n]*driver",
+        r"Failed to initialize (?:any )?NVSwitch|Failed to start nvidia-fabricmanager|nvidia-fabricmanager\.service: (?:Failed|Main process exited)",
         r"cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY",
     )
 
@@ -270,7 +287,10 @@ class DriverHang(MessageRule):
     code = "smi-hang"
     severity = "error"
     title = text("The NVIDIA driver does not answer")
-    patterns = (r"(?:nvidia-smi|nvml)\b.* did not answer in",)
+    patterns = (
+        r"(?:nvidia-smi|nvml)\b.* did not answer in",
+        r"task (?:nvidia\S*|irq/\d+-nvidia):\d+ blocked for more than|soft lockup[^\n]*nvidia|Idling display engine timed out",
+    )
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine

@@ -33,6 +33,10 @@ def _driver_parts(machine: Machine) -> list[str]:
     )
 
 
+# What completes an upgrade that stopped half-way.
+_REPAIRS = {"dnf": "dnf distro-sync", "pacman": "pacman -Syu", "zypper": "zypper dup"}
+
+
 class DriverLibraryMismatch(MessageRule):
     """The driver's library on disk and its loaded kernel module have different versions.
 
@@ -53,6 +57,7 @@ class DriverLibraryMismatch(MessageRule):
         r"Driver/library version mismatch",
         r"NVRM: API mismatch",
         r"NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+        r"kernel version [\d.]+ does not match DSO version",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -114,6 +119,13 @@ class DriverLibraryMismatch(MessageRule):
         unload = as_root(machine, "modprobe -r nvidia_drm nvidia_modeset nvidia_uvm nvidia")
         return (
             as_root(machine, "reboot"),
+            text(
+                "If it remains after the reboot, the packages are of different versions (an upgrade that stopped half-way, or a package with"
+                " an older module): modinfo -F version nvidia; dkms status; then complete the upgrade ({repair}) or go back to the former set.",
+                repair=as_root(
+                    machine, _REPAIRS.get(value_of(machine.host.package_manager) or "", "apt-get install -f")
+                ),
+            ),
             text(
                 "Or, when no program uses the cards: {unload} && {load}",
                 unload=unload,
@@ -210,12 +222,14 @@ class UnsupportedForwardCompatibility(MessageRule):
                 text(
                     "The compatibility libcuda supports data-centre cards only. On other cards CUDA fails to start with it."
                 ),
+                text("The same message comes if the driver was updated without a reboot.") if quotes else None,
                 None if failed else text("No program has failed yet, but one that loads this library will."),
             ),
             fix=(
                 text("Remove …/compat from LD_LIBRARY_PATH, or delete /usr/local/cuda/compat in the image.")
                 if container_kind(machine) or not compat
                 else text("Remove …/compat from LD_LIBRARY_PATH."),
+                text("If the driver was updated since the last boot: sudo reboot   # module and libcuda then differ"),
                 *(text("Or: {step}", step=step) for step in driver_remedy(machine)[:1]),
             ),
             severity="error" if failed else "warning",

@@ -44,8 +44,12 @@ class NoDriver(MessageRule):
         r"Found no NVIDIA driver on your system",
         r"libcuda\.so(?:\.1)?: cannot open shared object file",
         r"Could not find cuda drivers on your machine",  # TensorFlow
-        r"failed call to cuInit: (?:UNKNOWN ERROR \(303\)|CUDA_ERROR_NO_DEVICE)",
+        r"failed call to cuInit: UNKNOWN ERROR \(303\)",
+        r"kernel driver does not appear to be running on this host|/proc/driver/nvidia/version does not exist",
         r"nvidia-smi: (?:command )?not found",
+        r"(?:Unable|[Ff]ailed) to (?:dynamically )?load the \"?cuda\"? shared library|CUDA driver could not be loaded|libcuda\.so not found! Do you have a CUDA driver",
+        r"CUDA driver library cannot be found|Could not find (?:the )?(?:CUDA|NVIDIA) driver library",
+        r"'nvidia-smi' is not recognized|command not found: nvidia-smi|No such file or directory: '?nvidia-smi",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -169,5 +173,8 @@ def _reach_driver(machine: Machine) -> tuple[str, ...]:
     return (
         text("Look for the card: lspci | grep -i nvidia"),
         text("If there is a card, in a container: start it with the card (docker run --gpus all …)."),
+        text(
+            "If nvidia-smi works, libcuda is in a package of its own that is missing: Fedora xorg-x11-drv-nvidia-cuda, Debian libcuda1, Ubuntu libnvidia-compute-BRANCH."
+        ),
         *(text("If there is a card, outside a container: {step}", step=step) for step in driver_remedy(machine)[:1]),
     )

@@ -18,13 +18,22 @@ from ownlab.instruments.doctor.queries import (
     nvidia_cards,
 )
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.remedies import driver_remedy, rented_platform, torch_wheel
-from ownlab.instruments.doctor.rule import MessageRule, Rule
+from ownlab.instruments.doctor.remedies import (
+    driver_is_newest_for_cards,
+    driver_remedy,
+    last_branch,
+    no_wheel_advice,
+    rented_platform,
+    torch_wheel,
+)
+from ownlab.instruments.doctor.rule import MessageRule, Rule, cuda_error
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Framework, Machine
 from ownlab.text import listing, sentences, text
 
 __all__ = ["DriverEndOfLife", "DriverTooOld"]
+
+_FIRST_WITH_MINOR_COMPATIBILITY = 11
 
 
 class DriverTooOld(MessageRule):
@@ -50,7 +59,9 @@ class DriverTooOld(MessageRule):
     patterns = (
         r"driver on your system is too old \(found version (?P<found>\d+)\)",
         r"CUDA driver version is insufficient for CUDA runtime version",
-        r"cudaErrorInsufficientDriver",
+        r"CudaRuntimeAPIError: \[35\]|(?:NVIDIA|GPU|CUDA) driver (?:version )?(?:is )?too old",
+        r"cudaErrorInsufficientDriver|CUDA driver version is insufficient",
+        cuda_error(35),
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -77,10 +88,17 @@ class DriverTooOld(MessageRule):
         floors = sorted((floor for _, floor in needs), key=parse_version)
         blocks = not any_framework_works(machine)
         yield self.finding(
-            title=text("The NVIDIA driver is too old for {builds}", builds=listing(builds)) if builds else None,
+            title=text("The NVIDIA driver is too old for {builds}", builds=listing(builds))
+            if builds
+            else text("The NVIDIA driver is too old for this build, or this container was started without it")
+            if newest is None
+            else None,
             evidence=evidence,
             meaning=self._meaning(case, newest, certain=bool(needs)),
-            fix=_newer_driver_or_older_build(machine, floors[-1] if floors else None, newest),
+            fix=(
+                *(_without_facts() if newest is None else ()),
+                *_newer_driver_or_older_build(machine, floors[-1] if floors else None, newest),
+            ),
             severity="error" if blocks else "warning",
             blocks=blocks,
         )
@@ -91,7 +109,7 @@ class DriverTooOld(MessageRule):
             text(
                 "The driver is older than the CUDA version that the program was built with, so the program refuses the card."
             ),
-            text("The newest CUDA version that this driver supports is {cuda}.", cuda=newest) if newest else None,
+            _what_the_driver_runs(newest) if newest else None,
             text("The number {number} in the message is this CUDA version, not a driver version.", number=number)
             if number
             else None,
@@ -108,6 +126,29 @@ class DriverTooOld(MessageRule):
         return value_of(case.machine.nvidia.cuda) or (
             newest_cuda(driver, driver_family(case.machine)) if driver else None
         )
+
+
+def _without_facts() -> tuple[str, ...]:
+    """Return what to try before a new driver, where only the message is known."""
+    return (
+        text("In a container: start it with the card, docker run --gpus all …; a driver in the image does not help."),
+        text(
+            "nvidia-smi   # shows the newest CUDA that the driver supports: a build of the program for this CUDA or an older one needs no new driver"
+        ),
+        text("Otherwise a new driver, outside the container:"),
+    )
+
+
+def _what_the_driver_runs(newest: str) -> str:
+    """nvidia-smi's "CUDA Version: 12.2" is no limit for programs built with 12.4: see minor-version compatibility."""
+    major = parse_version(newest)[0]
+    if major < _FIRST_WITH_MINOR_COMPATIBILITY:
+        return text("The newest CUDA version that this driver supports is {cuda}.", cuda=newest)
+    return text(
+        "The newest CUDA version that this driver supports is {cuda}; it also runs programs built with later {major}.x.",
+        cuda=newest,
+        major=major,
+    )
 
 
 def _missing_driver_floor(machine: Machine, framework: Framework) -> str | None:
@@ -128,8 +169,24 @@ def _missing_driver_floor(machine: Machine, framework: Framework) -> str | None:
 def _newer_driver_or_older_build(machine: Machine, floor: str | None, newest: str | None) -> tuple[str, ...]:
     # A driver that supports CUDA 11.6 is at least the floor of 11.x: enough to choose a build.
     driver = value_of(machine.nvidia.driver) or (driver_floor(newest, driver_family(machine)) if newest else None)
+    last = last_branch(machine)
     wheel = torch_wheel(machine, driver=driver) if driver else None
+    if driver_is_newest_for_cards(machine):
+        assert last is not None
+        return (
+            text(
+                "The driver is already of R{branch}, the last branch for {architecture} cards.",
+                branch=last.branch,
+                architecture=last.architecture,
+            ),
+            text("Use a build that runs on it: {command}", command=wheel.command)
+            if wheel is not None
+            else no_wheel_advice(machine),
+        )
     newer = driver_remedy(machine, floor=floor)
+    if last is not None and floor is not None and parse_version(floor)[0] > last.branch:
+        after = torch_wheel(machine, driver=f"{last.branch}.999")  # with the newest driver that the card can have
+        return (*newer, text("Then use a build that runs on it: {command}", command=after.command)) if after else newer
     if wheel is None:
         return newer
     command = text(

@@ -10,7 +10,6 @@ from ownlab.instruments.doctor.queries import (
     architecture,
     architecture_name,
     container_kind,
-    cuda_builds,
     describe_cards,
     describe_fact,
     is_wsl,
@@ -35,11 +34,9 @@ from ownlab.machine.records import Machine, PciDevice
 from ownlab.text import sentences, text
 
 __all__ = [
-    "HmmRegionMissing",
     "KernelModuleNotLoaded",
     "KernelModuleRejected",
     "NouveauInUse",
-    "UvmModuleMissing",
     "WrongKernelModuleFlavour",
 ]
 
@@ -87,12 +84,34 @@ class KernelModuleNotLoaded(MessageRule):
             evidence.append(text("module nvidia is not loaded (/proc/modules)"))
         evidence += known_facts((text("the driver's library on disk:"), library))
         causes = _load_failure_causes(machine) or [
-            text("Usually the kernel was updated and the module was not built for it.")
+            text(
+                "Usually the kernel was updated (or the driver) and the module was not built for it, or Secure Boot rejects it."
+                " On a cluster: the node has no card, or none was given to this job. In WSL: WSL 1, or a driver or Windows that is too old."
+            )
         ]
+        if is_wsl(machine):
+            yield self._in_wsl(machine, evidence)
+            return
         yield self.finding(
             evidence=evidence,
             meaning=sentences(text("The driver is installed, but its kernel module is not loaded."), *causes),
             fix=_load_module(machine),
+        )
+
+    def _in_wsl(self, machine: Machine, evidence: list[str]) -> Finding:
+        """WSL has no kernel module of its own: Windows passes the card on."""
+        return self.finding(
+            title=text("WSL does not reach the driver of Windows"),
+            evidence=evidence,
+            meaning=text(
+                "In WSL the driver is the one of Windows. It, WSL or this Windows build (some Insider builds) does not pass the"
+                " card on; or a Linux driver was installed in WSL, which hides it."
+            ),
+            fix=(
+                *driver_remedy(machine),
+                text("Update Windows and WSL (wsl --update); with an Insider build: take another build."),
+                text("Remove a Linux driver from inside WSL, never install one there."),
+            ),
         )
 
 
@@ -140,9 +159,28 @@ def _load_module(machine: Machine) -> tuple[str, ...]:
         ),
         *([text("If there is no module for this kernel: {command}", command=install)] if install else []),
         build,
-        text("If that does not help, reinstall the driver:"),
+        *_other_reasons(machine),
+        text("If that does not help (and this is not WSL), remove all driver packages and install the driver again:"),
         *driver_remedy(machine),
     )
+
+
+def _other_reasons(machine: Machine) -> tuple[str, ...]:
+    """Return the checks for reasons that a pasted failure of nvidia-smi alone does not show."""
+    if machine.origin != "pasted" or nvidia_on_pci(machine):
+        return ()
+    return (
+        text(
+            "In WSL (uname -r names microsoft): install no driver there; WSL 1 cannot use a GPU (wsl -l -v; wsl --set-version NAME 2), WSL 2 takes"
+            " the driver of Windows: update that and Windows, then wsl --shutdown."
+        ),
+        text("With Secure Boot on (mokutil --sb-state): enrol the key that signs the module, or turn Secure Boot off."),
+        text("On a cluster: use a node with a card, and request one (Slurm: --gres=gpu:1)."),
+    )
+
+
+# nova_core replaces nouveau for newer cards in kernels from 6.15 on.
+_NOUVEAU_LINES = ("blacklist nouveau", "options nouveau modeset=0", "blacklist nova_core", "blacklist nova_drm")
 
 
 class NouveauInUse(MessageRule):
@@ -162,7 +200,7 @@ class NouveauInUse(MessageRule):
     title = text("nouveau uses the NVIDIA card")
     blocks = True
     patterns = (
-        r"Kernel driver in use: nouveau",
+        r"Kernel driver in use: (?:nouveau|nova\w*)|already bound to (?:NovaCore|nova\w*|nouveau)",
         r"NVIDIA probe routine was not called for \d+ device",
         r"NVRM: nouveau, rivafb, nvidiafb",
     )
@@ -176,9 +214,15 @@ class NouveauInUse(MessageRule):
         if not (bound or alone or quotes) or (quotes and not bound and any_framework_works(machine)):
             return
         others_work = any(device.driver == "nvidia" for device in on_bus or ()) or any_framework_works(machine)
-        only_probable = bool(quotes) and not bound and not any("nouveau" in line for line in quotes)
+        only_probable = (
+            bool(quotes) and not bound and not any("nouveau" in line or "nova" in line.lower() for line in quotes)
+        )
         yield self.finding(
-            title=text("Another driver, probably nouveau, uses the NVIDIA card") if only_probable else None,
+            title=text("Another driver, probably nouveau, uses the NVIDIA card")
+            if only_probable
+            else text("nova, the kernel's own driver, uses the NVIDIA card")
+            if any("nova" in line.lower() for line in quotes)
+            else None,
             evidence=[
                 *map(_describe_binding, bound),
                 *([text("module nouveau is loaded, module nvidia is not (/proc/modules)")] if alone else []),
@@ -198,7 +242,7 @@ class NouveauInUse(MessageRule):
             return (on_host(machine, step),)
         installed = isinstance(machine.nvidia.library_version, Known)
         return (
-            modprobe_option(machine, "blacklist-nouveau.conf", "blacklist nouveau", "options nouveau modeset=0"),
+            modprobe_option(machine, "blacklist-nouveau.conf", *_NOUVEAU_LINES),
             initramfs_command(machine),
             *((as_root(machine, "reboot"),) if installed else driver_remedy(machine)),
         )
@@ -316,116 +360,4 @@ class WrongKernelModuleFlavour(MessageRule):
             if needs_open
             else text("The loaded modules cannot start this card; the proprietary ones can."),
             fix=driver_remedy(machine, flavour="open" if needs_open else "proprietary"),
-        )
-
-
-class UvmModuleMissing(MessageRule):
-    """CUDA does not start: "unknown error" (999), or the module nvidia_uvm is missing or in a bad state.
-
-    **Why it matters.** nvidia_uvm is the part of the driver through which CUDA shares memory with the card. nvidia-smi
-    works without it, CUDA does not. After a suspend it is often loaded but broken. The same error appears if a program
-    changes CUDA_VISIBLE_DEVICES after CUDA has started.
-
-    **What to do.** Reload the module. Enable the driver's suspend services, so that the module survives a suspend. Set the
-    variable before the framework is imported.
-
-    **Sources.** pytorch#88639; CUDA runtime API, cudaErrorUnknown (999).
-    """
-
-    code = "uvm"
-    severity = "error"
-    title = text("CUDA does not start: unknown error")
-    blocks = True
-    patterns = (r"CUDA unknown error", r"\berror 999\b", r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN")
-
-    def check(self, case: Case) -> Iterable[Finding]:
-        machine = case.machine
-        if any_framework_works(machine):
-            return
-        quotes = self.quotes(case)
-        missing = (
-            module_loaded(machine) is True
-            and module_loaded(machine, "nvidia_uvm") is False
-            and not is_wsl(machine)
-            and bool(nvidia_cards(machine))
-        )
-        if not (quotes or missing):
-            return
-        # nvidia-modprobe loads the module at the first use of CUDA: its absence is an error only once CUDA was tried.
-        tried = bool(quotes) or any(value_of(build.devices) == () for build in cuda_builds(machine))
-        yield self.finding(
-            title=None if quotes else text("The module nvidia_uvm, which CUDA needs, is not loaded"),
-            evidence=[
-                *quotes,
-                *([text("module nvidia is loaded, nvidia_uvm is not (/proc/modules)")] if missing else []),
-            ],
-            meaning=text(
-                "The driver works, but its CUDA part does not. Usually the module nvidia_uvm is in a bad state after a"
-                " suspend. The same error appears if a program changed CUDA_VISIBLE_DEVICES after CUDA had started."
-            )
-            if quotes
-            else text(
-                "The driver works, but its CUDA part is not loaded. nvidia-modprobe loads it at the first use of CUDA;"
-                " without nvidia-modprobe it must be loaded by hand."
-            ),
-            fix=self._fix(machine),
-            severity="error" if tried else "note",
-            blocks=tried,
-        )
-
-    @staticmethod
-    def _fix(machine: Machine) -> tuple[str, ...]:
-        if rented_platform(machine):
-            return (text("Restart the session: the driver cannot be reloaded from here."),)
-        if container_kind(machine):
-            step = text("sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm; then restart the container")
-            return (on_host(machine, step),)
-        return (
-            text(
-                "{unload}; {load}   # stop CUDA programs first",
-                unload=as_root(machine, "rmmod nvidia_uvm"),
-                load=as_root(machine, "modprobe nvidia_uvm"),
-            ),
-            text(
-                "If it happens after each suspend: {command}",
-                command=as_root(machine, "systemctl enable nvidia-suspend nvidia-resume nvidia-hibernate"),
-            ),
-            text("Set CUDA_VISIBLE_DEVICES before Python starts, not in the program."),
-        )
-
-
-class HmmRegionMissing(MessageRule):
-    """CUDA does not start because the kernel found no address space for heterogeneous memory management (HMM).
-
-    **Why it matters.** On some kernels address randomisation (KASLR) leaves no free region where the driver can map the
-    card's memory. nvidia_uvm then fails, and CUDA with it.
-
-    **What to do.** Turn HMM off in nvidia_uvm, or boot without KASLR.
-
-    **Sources.** CUDA Toolkit 13.2 release notes, known issues.
-    """
-
-    code = "hmm"
-    severity = "error"
-    title = text("nvidia_uvm found no free memory region (KASLR and HMM)")
-    blocks = True
-    patterns = (r"request_free_mem_region\b.*-34",)
-
-    def check(self, case: Case) -> Iterable[Finding]:
-        machine = case.machine
-        quotes = self.quotes(case)
-        if not quotes or any_framework_works(machine):
-            return
-        option = modprobe_option(machine, "nvidia-uvm-hmm.conf", "options nvidia_uvm uvm_disable_hmm=1")
-        reload = f"{as_root(machine, 'rmmod nvidia_uvm')}; {as_root(machine, 'modprobe nvidia_uvm')}"
-        yield self.finding(
-            evidence=quotes,
-            meaning=text(
-                "This is a known issue of kernel and driver: the kernel's random memory layout left no room for HMM."
-            ),
-            fix=(
-                on_host(machine, option),
-                on_host(machine, reload),
-                text("Or boot with the kernel parameter nokaslr."),
-            ),
         )

@@ -65,7 +65,10 @@ class ContainerWithoutGpu(MessageRule):
     severity = "error"
     title = text("This container was started without the GPU")
     blocks = True
-    patterns = (r"The NVIDIA Driver was not detected\.\s+GPU functionality will not be available",)
+    patterns = (
+        r"The NVIDIA Driver was not detected\.\s+GPU functionality will not be available",
+        r"exec: \"nvidia-smi\": executable file not found",
+    )
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
@@ -117,7 +120,9 @@ class ContainerToolkitMissing(MessageRule):
     patterns = (
         r'could not select device driver "[^"]*" with capabilities: \[\[gpu',
         r"unknown or invalid runtime name: nvidia",
-        r"unresolvable CDI devices nvidia\.com/gpu",
+        r"Unknown runtime specified \S*nvidia",
+        r"could not select device driver \S* with capabilities: \[\[\S*gpu",
+        r"failed to discover GPU vendor from CDI|no known GPU vendor found",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -138,12 +143,18 @@ class ContainerToolkitMissing(MessageRule):
             evidence=quotes,
             meaning=text(
                 "The container engine has no support for NVIDIA cards: the toolkit is not installed, or not registered with"
-                " this engine (Docker from snap does not see it)."
+                " this engine, or Docker was not restarted since (Docker from snap does not see it)."
             ),
             fix=(
                 first,
                 register,
                 as_root(machine, "systemctl restart docker"),
+                text(
+                    "If Docker is a snap (snap list docker), update it or use Docker's own packages: a snap does not see the toolkit."
+                ),
+                text(
+                    "On a Jetson: sudo apt-get install -y nvidia-container-toolkit nvidia-jetpack; then restart Docker."
+                ),
                 text("Try: docker run --rm --gpus all ubuntu nvidia-smi"),
             ),
             blocks=not any_framework_works(machine),
@@ -170,13 +181,14 @@ class ImageNeedsNewerDriver(MessageRule):
         r"nvidia-container-cli: requirement error: unsatisfied condition",
         r"nvidia-container-cli: initialization error: load library failed: libnvidia-ml\.so",
         r"nvidia-container-cli: initialization error: driver error",
+        r"This container was built for NVIDIA Driver Release \S+ or later, but",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
-        too_old = any("unsatisfied condition" in quote for quote in quotes)
+        too_old = any("unsatisfied condition" in quote or "was built for" in quote for quote in quotes)
         yield self.finding(
             title=None if too_old else text("The container runtime finds no NVIDIA driver on the host"),
             evidence=quotes,
@@ -258,9 +270,11 @@ class SmallSharedMemory(MessageRule):
     patterns = (
         r"killed by signal: Bus error",
         r"insufficient shared memory",
+        r"failed to extend /dev/shm/|shm_open[^\n]*(?:fail|No space)|[Bb]us error \(core dumped\)",
         r"unable to (?:open|write to|mmap).*(?:torch_shm|/torch_\w+)",
         r"(?:shm|shared memory)\S*.*No space left on device|No space left on device.*(?:/dev/shm|shared memory)",
         r"Error while creating shared memory segment",
+        r"SHMEM allocation limit is set to the default of 64MB",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

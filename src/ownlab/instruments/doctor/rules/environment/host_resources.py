@@ -192,9 +192,11 @@ class OomKilled(MessageRule):
         rf"Kill(?:ed)? process \d+,? \({_WORKERS}",
         rf"oom-kill:.*\btask={_WORKERS}",
         r"exit(?:ed with)?(?: code)?:? ?137\b",
-        r"OOMKilled",
+        r"OOMKilled|Detected \d+ oom[_-]kill event|OUT_OF_MEMORY \(exit code",
         r"(?<![^\n])[ \t]*(?:\S*: line \d+:\s+\d+ )?Killed(?=[ \t]*(?:\n|$)|[ \t]+\S*python)",
-        r"killed by signal: Killed",
+        r"killed by signal: Killed|oom_reaper: reaped process \d+ \(python",
+        r"(?:zsh|bash)?:? ?(?:\[\d\]\s+\d+ )?\bkilled\s+(?:\S*/)?(?:python|torchrun|accelerate|deepspeed)\S*",
+        r"terminated: signal: killed|The kernel appears to have died",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -248,7 +250,17 @@ class HostOutOfMemory(FixedMessageRule):
     code = "host-memory"
     severity = "error"
     title = text("The machine's own memory ran out")
-    patterns = (r"DefaultCPUAllocator: (?:can't|not enough memory)", r"DefaultCPUAllocator: .*allocate memory")
+    patterns = (
+        r"DefaultCPUAllocator: (?:can't|not enough memory)",
+        r"DefaultCPUAllocator: .*allocate memory",
+        r"\bstd::bad_alloc(?!: \w*(?:CUDA|out_of_memory))",
+        r"MemoryError(?:: Unable to allocate|\s*(?:\n|$))",
+        r"numpy\S*MemoryError",
+        r"\[Errno 12\] Cannot allocate memory",
+        r"Your session crashed after using all available RAM",
+        r"failed to allocate memory for (?:thread-local data|the host)",
+        r"failed to alloc \d+ bytes on host",
+    )
     meaning = text("This is the computer's memory (RAM), not the card's.")
     fix = (
         text("Use fewer workers and smaller batches in the DataLoader; free what is no longer needed."),

@@ -74,8 +74,13 @@ class WslLimits(MessageRule):
             yield self._blocking(
                 title=text("WSL finds no adapter"),
                 evidence=[*system, *quotes],
-                meaning=text("Windows passes no card to WSL: its driver is missing or too old, or there is no card."),
+                meaning=text(
+                    "Windows passes no card to WSL: this is WSL 1, the Windows driver is missing or too old, or there is no card."
+                ),
                 fix=(
+                    text(
+                        "In PowerShell: wsl -l -v. WSL 1 cannot use a GPU; convert it: wsl --set-version DISTRIBUTION 2; wsl --update"
+                    ),
                     text(
                         "On Windows: install the NVIDIA driver from https://www.nvidia.com/drivers; then run: wsl --shutdown"
                     ),

@@ -48,6 +48,9 @@ def _not_found_messages(library: str) -> tuple[str, ...]:
         rf"Could not load dynamic library '{library}'",
         rf"Couldn't open CUDA library {library}",
         rf"Could not (?:locate|find) (?:library )?{library}",
+        rf"Library {library} is not found or cannot be loaded",
+        rf"(?:Unable to|Could not|Cannot|Failed to) (?:load|open|dlopen|find)(?: library)? ['\"(]*{library}(?![^\n]*(?:Error: lib(?!cudnn)|symbol))",
+        rf"{library}['\"]?:? (?:was )?not found",
     )
 
 
@@ -61,9 +64,12 @@ class _MissingLibraryRule(MessageRule):
         # The library that the loader itself names comes first: 'libcusolver.so.11'; dlerror: libnvJitLink.so.12: cannot …
         named = re.compile(rf"({self.library}): cannot open shared|({self.library})", re.IGNORECASE)
         missing: dict[str, str] = {}
+        # bitsandbytes lists where it looked; the rule bitsandbytes knows what is wrong.
         for message in case.messages:
             for match in re.finditer("|".join(self.patterns), message.text, re.IGNORECASE):
                 line = quote(message, match)
+                if "CUDA_SETUP" in line or "CUDA SETUP" in line:
+                    continue
                 names = named.findall(line)
                 first = next((loader for loader, _ in names if loader), None) or next((any_ for _, any_ in names), None)
                 if first:
@@ -123,8 +129,13 @@ class CudaLibraryMissing(_MissingLibraryRule):
             torch = framework(case.machine, "torch")
             cuda = parse_version((value_of(torch.cuda) if torch else None) or "")
             built = _built_for(others, cuda[0] if cuda else None)
+            # TensorFlow prints this on every machine without CUDA, and goes on with the CPU.
+            notice = all("cudart" in name and "Could not load dynamic" in line for name, line in others.items())
             yield self.finding(
-                title=plural(
+                severity="warning" if notice and not self.blocks_here(case) else None,
+                title=text("TensorFlow found no {libraries}; without a GPU this is harmless", libraries=listing(others))
+                if notice
+                else plural(
                     len(others),
                     "{libraries} was not found",
                     "{libraries} were not found",
@@ -163,6 +174,14 @@ class CudaLibraryMissing(_MissingLibraryRule):
     @staticmethod
     def _install_library(machine: Machine, built: dict[str, tuple[int, ...]], torch_cuda: int | None) -> Iterator[str]:
         torch = framework(machine, "torch")
+        if any(name.endswith(".dll") for name in built):
+            yield text("Without an NVIDIA GPU, or if the program works: nothing needs to be done.")
+            yield text(
+                "TensorFlow on Windows (2.10 is the last with GPU support there): conda install -c conda-forge cudatoolkit=11.2"
+                " cudnn=8.1.0; newer releases: use WSL2. Do not download single DLL files."
+            )
+            yield text("Other programs: install the CUDA toolkit of the version in the name, and open a new terminal.")
+            return
         if torch is not None and torch.failure and (command := torch_command(machine)):
             yield command
         if torch_cuda and any(built.values()) and not any(torch_cuda in majors for majors in built.values()):
@@ -226,7 +245,7 @@ class CudnnMissing(_MissingLibraryRule):
     patterns = (
         *_not_found_messages(_CUDNN),
         r"Unable to load any of \{libcudnn",
-        r"DNN library is not found",
+        r"DNN library is not found|Cannot load cudnn shared library",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -302,6 +321,11 @@ def _install_cudnn(machine: Machine, wanted: str | None) -> Iterator[str]:
         wheel = cudnn_wheel(wanted, major) if wanted else f"nvidia-cudnn-cu{major}"
         if wheel:
             yield text("pip install '{wheel}'   # for CUDA {version}", wheel=wheel, version=major)
+            other = cudnn_wheel(wanted, 11) if wanted and not torch_cuda and major == 12 else None
+            if other:
+                yield text(
+                    "If the program was built with CUDA 11: pip install '{wheel}'; CUDA 10: its archive.", wheel=other
+                )
             yield _ADD_WHEELS_TO_PATH
             return
     yield text(
@@ -397,6 +421,8 @@ class ShadowedCudnn(MessageRule):
                     version=versions[1],
                 )
                 return
+        if any("was compiled with" in line for line in quotes):
+            yield text("Or install the cuDNN that the program was compiled with, or a program for the cuDNN here.")
         if package_version(case.machine, "ctranslate2"):
             yield text(
                 "CTranslate2 4.5 and newer need cuDNN 9, 4.4 needs cuDNN 8: choose the one that matches torch's."

@@ -55,8 +55,12 @@ class CudaVersionMismatch(MessageRule):
     patterns = (
         r"detected CUDA version \([\d.]+\) mismatches the version that was used to compile",
         r"compiled with different\s+CUDA (?:major )?versions",
-        r"operator torchvision::nms does not exist",
-        r"undefined symbol: \S*(?:c10|torch|THP|at\d+_ops)\S*",
+        r"does not match the version torch was compiled with",
+        r"operator torchvision::\w+ does not exist",
+        r"No such operator torchvision::",
+        r"Couldn't load custom C\+\+ ops",
+        r"undefined symbol: \S*(?:c10|torch|THP|at\d+_ops|_ZNK?2at\d)\S*",
+        r"DLL load failed while importing (?:\w+_cuda|_C\w*|\w*_ext\w*): The specified procedure",
     )
     _COMPANIONS = ("torchvision", "torchaudio")
 
@@ -81,17 +85,37 @@ class CudaVersionMismatch(MessageRule):
         torch = framework(case.machine, "torch")
         in_messages = [match[1] or match[2] for message in case.messages if (match := _TORCH_CUDA.search(message.text))]
         cuda = (value_of(torch.cuda) if torch else None) or next(iter(in_messages), None)
-        if any("mismatches the version" in quote for quote in quotes):
+        if any("mismatches the version" in quote or "does not match the version" in quote for quote in quotes):
             yield text(
                 "export CUDA_HOME=/usr/local/cuda-{cuda}   # a toolkit with torch's CUDA; then compile again",
                 cuda=major_minor(cuda) if cuda else "X.Y",
             )
             return
-        tag = f"cu{major_minor(cuda).replace('.', '')}" if cuda else "cuXYZ"
+        version = package_version(case.machine, "torch") or ""
+        variant = _VARIANT.search(version)
+        tag = variant[1] if variant else f"cu{major_minor(cuda).replace('.', '')}" if cuda else "cuXYZ"
         index = f"--index-url https://download.pytorch.org/whl/{tag}"
-        yield f"pip install --force-reinstall torch torchvision torchaudio {index}"
+        if any("undefined symbol" in quote or "DLL load failed" in quote for quote in quotes):
+            yield text(
+                "Reinstall the extension that fails, so that it is built for the installed torch: pip uninstall -y EXTENSION;"
+                " pip install --no-build-isolation --no-cache-dir EXTENSION   # or a release whose wheel is for this torch"
+            )
+            yield text(
+                "If torchvision or torchaudio fails: pip install --force-reinstall torch torchvision torchaudio {index}"
+                "   # not in an image or on an accelerator that brings its own torch",
+                index=index,
+            )
+            return
+        if any("torchvision" in quote for quote in quotes):
+            yield text(
+                "Keep torch, and install the torchvision that belongs to it (torch 2.M: torchvision 0.(M+15), 2.6: 0.21):"
+                " pip install --force-reinstall --no-deps torchvision==VERSION {index}   # cpu for a CPU build or an NPU",
+                index=index,
+            )
         yield text(
-            "Then reinstall the compiled extensions (flash-attn, xformers, …), so that they are built for this torch."
+            "Or all together: pip install --force-reinstall torch torchvision torchaudio {index}; then reinstall compiled"
+            " extensions (flash-attn, xformers, …).",
+            index=index,
         )
 
 
@@ -132,18 +156,26 @@ class ToolkitLacksArchitecture(MessageRule):
                     "This nvcc cannot compile extensions for this card. Wheels that include their own CUDA still run."
                 ),
                 fix=(
-                    _install_toolkit(unsupported[0])
-                    if unsupported
-                    else text("Install a CUDA toolkit that supports the architecture in the message."),
+                    _install_toolkit(capability(unsupported[0])) if unsupported else self._toolkit_in_message(quotes),
                     text(
                         "export CUDA_HOME=/usr/local/cuda-X.Y PATH=/usr/local/cuda-X.Y/bin:$PATH   # with its version"
                     ),
+                    text(
+                        "Or compile for what this nvcc knows: export TORCH_CUDA_ARCH_LIST='8.0+PTX'   # an older architecture of the card's family"
+                    ),
                 ),
+                severity="error" if quotes else None,
             )
 
+    @staticmethod
+    def _toolkit_in_message(quotes: tuple[str, ...]) -> str:
+        """Name the toolkits for the architecture in the message: compute_86 needs CUDA 11.1."""
+        number = next((match for line in quotes if (match := re.search(r"(?:compute|sm)_(\d+)(\d)", line))), None)
+        return _install_toolkit(f"{number[1]}.{number[2]}" if number else None)
 
-def _install_toolkit(card: Card) -> str:
-    first, last = _toolkits_for(card)
+
+def _install_toolkit(number: str | None) -> str:
+    first, last = _toolkits_for(number)
     if first and last:
         return text("Install a toolkit: CUDA {first} to {last}.", first=first, last=last)
     if first:
@@ -153,15 +185,14 @@ def _install_toolkit(card: Card) -> str:
     return text("Install another CUDA toolkit.")
 
 
-def _toolkits_for(card: Card) -> tuple[str | None, str | None]:
-    """Return the first and last toolkit that compile for a card; None: no limit, or unknown."""
-    number = capability(card)
+def _toolkits_for(number: str | None) -> tuple[str | None, str | None]:
+    """Return the first and last toolkit that compile for a compute capability; None: no limit, or unknown."""
     family = architecture_of(number) if number else None
     return (family.first_cuda.get(number), family.last_cuda_for(number)) if family and number else (None, None)
 
 
 def _compiles_for(nvcc: str, card: Card) -> bool:
-    first, last = _toolkits_for(card)
+    first, last = _toolkits_for(capability(card))
     ours = parse_version(major_minor(nvcc))
     return not (first and ours < parse_version(first)) and not (last and ours > parse_version(last))
 
@@ -270,7 +301,10 @@ class PtxTooNew(MessageRule):
     code = "ptx-toolchain"
     severity = "error"
     title = text("The PTX was made by a newer CUDA than the driver supports")
-    patterns = (r"PTX was compiled with an unsupported toolchain", r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+    patterns = (
+        r"PTX was compiled with an unsupported toolchain",
+        r"CUDA_ERROR_(?:UNSUPPORTED_PTX_VERSION|INVALID_PTX)",
+    )
 
     def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)

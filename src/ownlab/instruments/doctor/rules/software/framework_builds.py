@@ -19,6 +19,7 @@ from ownlab.instruments.doctor.queries import (
     frameworks_of,
     is_musl,
     nvidia_cards,
+    oldest_capability,
     package_version,
     sees_devices,
 )
@@ -64,9 +65,10 @@ class CpuOnlyBuild(MessageRule):
     blocks = True
     patterns = (
         r"not comp(?:i|l)l?ied with CUDA enabled",
-        r"not compiled with CUDA",
-        r"PyTorch is not linked with support for cuda devices",
-        r"CUDA-enabled jaxlib is not installed",
+        r"(?<!was )(?<!is )(?<!code )\bnot compiled with CUDA(?! support)",
+        r"torch\.cuda\.\w+Tensor (?:is )?not available",
+        r"PyTorch is not linked with support for cuda devices|Torch not compiled with CUDA",
+        r"module 'torch\._C' has no attribute '_cuda",
         r"no GPU will be used.*not built with CUDA",
     )
 
@@ -82,6 +84,8 @@ class CpuOnlyBuild(MessageRule):
         quotes = self.quotes(case) if (machine.origin == "pasted" or cards) and not plugin_failed else ()
         if not quotes and not (cpu_builds and (cards or self._may_have_a_card(machine))):
             return
+        if not quotes and not cards and any("torchvision::nms does not exist" in each.text for each in case.messages):
+            return  # the text is about torchvision; that torch is a CPU build may be intended
         names = list(dict.fromkeys(each.name for each in cpu_builds)) or list(
             dict.fromkeys(self._framework_in(quote) for quote in quotes)
         )
@@ -234,6 +238,10 @@ class XpuBuildMissing(Rule):
         )
 
 
+# Programs with kernels of their own: another torch does not help them.
+_NOT_TORCH = re.compile(r"ggml|ollama|llama\.cpp|tensorflow|jaxlib|cupy|numba", re.IGNORECASE)
+
+
 class NoKernelImage(MessageRule):
     """A framework's build has no code for this card's compute capability.
 
@@ -257,11 +265,12 @@ class NoKernelImage(MessageRule):
     blocks = True
     patterns = (
         r"no kernel image is available for execution",
+        r"== ?cudaSuccess \((?:8|9|98|209|200) vs",
         r"with CUDA capability sm_\d+ is not compatible",
         r"PyTorch no longer supports this GPU because it is too old",
         r"device kernel image is invalid",
         r"cudaErrorNoKernelImageForDevice",
-        r"CUDA_ERROR_NO_BINARY_FOR_GPU",
+        r"CUDA_ERROR_NO_BINARY_FOR_GPU|CUDA_ERROR_INVALID_IMAGE",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -357,20 +366,39 @@ class NoKernelImage(MessageRule):
         numbers = [parts for message in case.messages for parts in _CAPABILITY_IN_MESSAGE.findall(message.text)]
         number = next((".".join(parts) for parts in numbers if all(parts)), None)
         command = torch_command(case.machine, number) if number or nvidia_cards(case.machine) else None
-        index = "--index-url https://download.pytorch.org/whl"
         return self.finding(
             evidence=quotes,
             meaning=text(
                 "The program has no machine code for this card: the build is too old for a new card, or no longer supports"
                 " an old one."
             ),
-            fix=[command]
-            if command
-            else [
-                text("New card (GeForce 50, B200): pip install -U torch {index}/cu128   # or newer", index=index),
-                text("Old card (Maxwell, Pascal, Volta): pip install 'torch<2.15' {index}/cu126", index=index),
-            ],
+            fix=self._choices(case, number, command),
         )
+
+    @staticmethod
+    def _choices(case: Case, number: str | None, command: str | None) -> list[str]:
+        """Return the build for this card; else what to install for each generation, and what to do if it is not torch."""
+        index = "--index-url https://download.pytorch.org/whl"
+        number = number or oldest_capability(case.machine)
+        other = text(
+            "If it is not torch that fails (apex, flash-attn, ollama, llama.cpp, …): install or build that program for this card;"
+            " nvidia-smi --query-gpu=compute_cap --format=csv shows its number. If it never supported this card, use another one."
+        )
+        if any(_NOT_TORCH.search(message.text) for message in case.messages):
+            return [other]
+        if command:
+            return [command, other]
+        if number:
+            return [no_wheel_advice(case.machine, number), other]
+        return [
+            text("New card (GeForce 50, B200): pip install -U torch {index}/cu128   # or newer", index=index),
+            text(
+                "GeForce 30 and 40, A100, H100: any torch built with CUDA 11.8 or newer: pip install -U torch {index}/cu126",
+                index=index,
+            ),
+            text("Old card (Maxwell, Pascal, Volta): pip install 'torch<2.15' {index}/cu126", index=index),
+            other,
+        ]
 
 
 def _why_unsupported(arch_list: tuple[str, ...], number: str) -> str:

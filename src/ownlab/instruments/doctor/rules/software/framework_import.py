@@ -49,6 +49,13 @@ _CAUSES = (
         text("pip install 'mkl<2024.1'   # conda install 'mkl<2024.1' in a conda environment"),
     ),
     _Cause(
+        r"libmkl_\w+\.so\S*: cannot open|Cannot load libmkl_\w+|MKL_THREADING_LAYER=INTEL is incompatible|INTEL MKL ERROR",
+        text("Intel MKL is missing, or two copies of it (or of OpenMP) are mixed."),
+        text(
+            "pip install --force-reinstall numpy mkl   # in conda: conda install nomkl numpy, or all packages from one channel; MKL_THREADING_LAYER=GNU"
+        ),
+    ),
+    _Cause(
         r"undefined symbol: \S*nvJitLink",
         text("A CUDA library of the system is found before the one that the wheel includes."),
         text("env -u LD_LIBRARY_PATH python …   # if that helps, remove CUDA's folders from LD_LIBRARY_PATH"),
@@ -60,12 +67,12 @@ _CAUSES = (
         specific=False,  # the rules cuda-mismatch and cudnn-shadow are more precise
     ),
     _Cause(
-        r"DLL load failed|\[WinError (?:126|127|193|1114)\]",
+        r"DLL load failed|Visual C\+\+ Redistributable is not installed|\[WinError (?:126|127|182|193|1114)\]",
         text("Windows lacks a library that it needs, usually Microsoft's C++ runtime."),
         "winget install Microsoft.VCRedist.2015+.x64",
     ),
     _Cause(
-        r"SIGILL|Illegal instruction(?=\s*(?:\(core dumped\))?\s*(?:\n|$))",  # an Xid may contain the phrase, too
+        r"(?:compiled to use|built using) AVX instructions|Illegal instruction: 4|SIGILL|Illegal instruction(?=\s*(?:\([^)\n]{0,40}\))?\s*(?:\n|$))",  # an Xid may contain the phrase, too
         text("It was built for instructions (usually AVX) that this CPU, or this virtual machine, does not have."),
         text("Use a build for older CPUs (conda-forge), or let the virtual machine pass the host's CPU through."),
     ),

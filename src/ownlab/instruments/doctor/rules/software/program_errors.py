@@ -91,7 +91,8 @@ class IllegalMemoryAccess(MessageRule):
         r"an illegal memory access was encountered",
         r"CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
         r"misaligned address",
-        r"unspecified launch failure",
+        r"an illegal instruction was encountered",
+        r"unspecified launch failure|Illegal address in cu|== ?cudaSuccess \((?:4|77|700|719) vs",
         r"CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure",
     )
 
@@ -106,7 +107,7 @@ class IllegalMemoryAccess(MessageRule):
             evidence=(*quotes[:QUOTES_SHOWN], *(f"kernel log: {line[:200]}" for line in dict.fromkeys(logged[:1]))),
             meaning=sentences(
                 text(
-                    "A kernel has a bug (usually in an extension), or an extension was built for another torch. The process"
+                    "A kernel has a bug (usually in an extension), an extension was built for another torch, or a suspend broke the driver's state. The process"
                     " has lost the card; a new process can use it."
                 ),
                 text("The Xid in the kernel log is this same event.") if logged else None,
@@ -119,6 +120,9 @@ class IllegalMemoryAccess(MessageRule):
                 ),
                 text("compute-sanitizer python YOUR_SCRIPT.py   # names the kernel and the address; slow"),
                 text("Rebuild or update compiled extensions (flash-attn, xformers, …) for the installed torch."),
+                text(
+                    "After a suspend: sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm. At random, in different programs: a newer driver and torch, no overclocking."
+                ),
             ),
         )
 
@@ -140,13 +144,13 @@ class CublasError(MessageRule):
     code = "cublas"
     severity = "error"
     title = text("cuBLAS could not start, or failed")
-    patterns = (r"CUBLAS_STATUS_(?P<status>[A-Z_]+)",)
+    patterns = (r"CUBLAS_STATUS_(?P<status>[A-Z_]+)", r"cublas runtime error : (?P<old>[a-zA-Z ]{5,60})")
 
     def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
         if not quotes:
             return
-        statuses = {match["status"].upper() for _, match in self.matches(case)}
+        statuses = {match["status"].upper() for _, match in self.matches(case) if match["status"]}
         not_started = bool(statuses & {"NOT_INITIALIZED", "ALLOC_FAILED"})
         path = variable(case.machine, "LD_LIBRARY_PATH")
         yield self.finding(
@@ -169,6 +173,9 @@ class CublasError(MessageRule):
                 ),
                 text("Run one step on the CPU (device='cpu'): there the error names a wrong index or shape."),
                 text("env -u LD_LIBRARY_PATH python …   # if that helps, another libcublas was loaded"),
+                text(
+                    "An old torch on a newer card fails the same way: compare torch.cuda.get_arch_list() with the card."
+                ),
             ),
         )
 
@@ -273,7 +280,7 @@ class MixedDevices(FixedMessageRule):
     severity = "error"
     title = text("One operation uses tensors on different devices")
     patterns = (
-        r"Expected all tensors to be on the same device",
+        r"Expected all tensors to be on the same device|set the storage of a tensor on device \S+ to a storage on different device",
         r"Input type \(\S+\) and weight type \((?:torch\.)?\S+\) should be the same",
         r"indices should be either on cpu or on the same device",
     )
@@ -307,7 +314,10 @@ class CheckpointDeviceMissing(FixedMessageRule):
     meaning = text("The file records the device of its tensors, and that device does not exist here.")
     fix = (
         text("torch.load(path, map_location='cpu')   # or map_location=device"),
-        text("If there should be a GPU: see the other findings, or run ownlab doctor on that machine."),
+        text(
+            "If there should be a GPU: torch is often a build without CUDA (python -c 'import torch; print(torch.version.cuda)' prints None),"
+            " or the container was started without --gpus all."
+        ),
     )
 
 
@@ -350,7 +360,7 @@ class KvCacheTooSmall(FixedMessageRule):
     severity = "error"
     title = text("The server has too little card memory for its cache")
     patterns = (
-        r"No available memory for the cache blocks",
+        r"No available memory for the cache blocks|Error in memory profiling\. Initial free memory",
         r"Free memory on device .* is less than desired GPU memory utilization",
         r"The model's max seq len .* is larger than the maximum number of tokens that can be stored in KV cache",
         r"KV cache is needed, which is larger than the available KV cache memory",
@@ -418,10 +428,11 @@ class BitsandbytesWithoutCuda(FixedMessageRule):
     severity = "error"
     title = text("bitsandbytes runs without its CUDA library")
     patterns = (
-        r"bitsandbytes was compiled without GPU support",
-        r"libbitsandbytes_cpu\.so: undefined symbol",
-        r"CUDA Setup failed despite (?:GPU|CUDA) being available",
-        r"Configured CUDA binary not found at .*libbitsandbytes",
+        r"bitsandbytes was compiled without GPU support|CUDA SETUP: CUDA detection failed|cquantize_blockwise",
+        r"(?:requires|install)[^\n]*latest version of bitsandbytes",
+        r"libbitsandbytes_cpu\.so: undefined symbol|Error [^\n]{3,60} at line \d+ in file \S*ops\.cu",
+        r"CUDA Setup failed despite (?:GPU|CUDA) being available|libbitsandbytes\S*: undefined symbol",
+        r"Configured CUDA binary not found at .*libbitsandbytes|Failed to import transformers\.integrations\.bitsandbytes",
         r"Required library version not found: libbitsandbytes",
     )
     meaning = text("It found no library for this torch's CUDA version, and loaded its CPU library instead.")

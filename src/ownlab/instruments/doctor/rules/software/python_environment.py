@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ownlab.catalog.frameworks import allocator_names
 from ownlab.catalog.versions import major_minor, parse_version
+from ownlab.config.machine_options import OWN_PYTHON
 from ownlab.instruments.doctor.queries import (
     accelerators_of,
     any_framework_works,
@@ -44,6 +45,11 @@ def _other_pythons(machine: Machine) -> Iterator[str]:
         )
     elif others:
         yield f"ownlab doctor --python {others[0]}"
+
+
+_BUILDING = re.compile(
+    r"Getting requirements to build|egg_info did not run|Preparing metadata|subprocess-exited-with-error"
+)
 
 
 class InterpreterBroken(Rule):
@@ -99,8 +105,9 @@ class FrameworkNotInstalled(Rule):
     **Why it matters.** The machine may be ready, but this environment cannot use it. Often the framework is installed in
     another Python.
 
-    **What to do.** Check the Python that you work with (`ownlab doctor --python PATH`), or install a framework here; the
-    finding shows the command for this card and this driver.
+    **What to do.** Check the Python that you work with (`ownlab doctor --python PATH`), or install a framework; the
+    finding shows the command for this card and this driver. In ownlab's own Python it would be in the way of ownlab:
+    `ownlab env create dl --with torch` makes an environment for notebooks.
 
     **Sources.** pytorch.org/get-started/locally.
     """
@@ -125,8 +132,18 @@ class FrameworkNotInstalled(Rule):
             meaning=text(
                 "This environment cannot use an accelerator yet. The framework may be installed in another Python."
             ),
-            fix=(*_other_pythons(machine), self._install(machine, pip)),
+            fix=(*_other_pythons(machine), self._create(machine) or self._install(machine, pip)),
         )
+
+    @staticmethod
+    def _create(machine: Machine) -> str | None:
+        """Return the command that makes an environment, if the Python is ownlab's own: frameworks do not belong into it."""
+        vendors = {card.vendor for card in accelerators_of(machine)}
+        if machine.interpreter.origin != OWN_PYTHON or is_musl(machine) or not vendors <= {"nvidia", "amd", "intel"}:
+            return None
+        if "nvidia" in vendors and torch_wheel(machine) is None:
+            return None
+        return text("ownlab env create dl --with torch   # a new environment with the torch for this machine")
 
     @staticmethod
     def _install(machine: Machine, pip: str) -> str:
@@ -171,7 +188,9 @@ class PythonModuleMissing(MessageRule):
 
     def check(self, case: Case) -> Iterable[Finding]:
         quotes = self.quotes(case)
-        if not quotes:
+        # pip builds packages in an empty environment: there torch is missing by design (see the rule extension-build).
+        building = any(_BUILDING.search(message.text) for message in case.messages)
+        if not quotes or building:
             return
         names = sorted({match["module"] for _, match in self.matches(case)})
         command = torch_command(case.machine) if "torch" in names else None

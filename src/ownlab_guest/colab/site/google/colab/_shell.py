@@ -1,11 +1,15 @@
 """The shell of Colab mode. Notebooks look for this module's name in str(get_ipython())."""
 
 import contextlib
+import inspect
+import os
 import subprocess
-from typing import Any, Callable, ClassVar, List
+from typing import Any, Callable, ClassVar, Dict, List, Tuple
 
 from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core.error import UsageError
+from IPython.core.events import EventManager
+from IPython.utils.path import get_py_filename
 from IPython.utils.text import LSString, SList
 
 from . import _system_commands
@@ -23,6 +27,12 @@ class Shell(ZMQInteractiveShell):
         self.input_transformer_manager.cleanup_transforms.append(find_cell_magic)
         if self.notes:
             self.events.register("pre_run_cell", self._print_notes)
+
+    def init_events(self) -> None:
+        super().init_events()  # type: ignore[no-untyped-call]
+        events = Events(self, self.events.callbacks)
+        events.callbacks.update(self.events.callbacks)
+        self.events = events
 
     def init_magics(self) -> None:
         super().init_magics()  # type: ignore[no-untyped-call]
@@ -55,6 +65,41 @@ class Shell(ZMQInteractiveShell):
             print(note)
 
 
+class Events(EventManager):
+    """IPython's events, which also take callbacks without an argument, as the old IPython of Colab does."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._adapted: Dict[Tuple[str, Any], Any] = {}
+
+    def register(self, event: str, function: Any) -> None:
+        """Register a callback of any signature."""
+        adapted = function
+        if event in EVENTS_WITH_ARGUMENT and takes_nothing(function):
+            adapted = self._adapted.setdefault((event, function), lambda *ignored: function())
+        super().register(event, adapted)
+
+    def unregister(self, event: str, function: Any) -> None:
+        """Remove a callback, named as it was registered."""
+        super().unregister(event, self._adapted.pop((event, function), function))
+
+
+EVENTS_WITH_ARGUMENT = ("pre_run_cell", "post_run_cell")
+
+
+def takes_nothing(function: Any) -> bool:
+    """Return whether a callback can be called without arguments only."""
+    try:
+        parameters = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return False
+    try:
+        parameters.bind(None)
+    except TypeError:
+        return True
+    return False
+
+
 def find_cell_magic(lines: List[str]) -> List[str]:
     """Allow comments and blank lines before a cell magic, and a cell magic with arguments but no body."""
     for number, line in enumerate(lines):
@@ -70,8 +115,31 @@ def find_cell_magic(lines: List[str]) -> List[str]:
 def register(shell: Any) -> None:
     """Register the magics that Colab has from the start."""
     shell.register_magic_function(tensorflow_version, "line")
+    shell.register_magic_function(run_beside_notebook(shell), "line", "run")
     for name in LAZY:
         shell.register_magic_function(lazy_magic(shell, name), "cell", name)
+
+
+def run_beside_notebook(shell: Any) -> Callable[[str], Any]:
+    """Return IPython's %run, which also finds scripts beside the notebook: the working folder is /content."""
+
+    def find(name: str) -> str:
+        try:
+            return str(get_py_filename(name))  # type: ignore[no-untyped-call,unused-ignore]
+        except OSError:
+            notebook = os.environ.get("OWNLAB_NOTEBOOK") or os.environ.get("JPY_SESSION_NAME", "")
+            if not notebook:
+                raise
+            with contextlib.suppress(OSError):
+                beside = os.path.join(os.path.dirname(notebook), name)
+                return str(get_py_filename(beside))  # type: ignore[no-untyped-call,unused-ignore]
+            raise
+
+    def run(line: str) -> Any:
+        """%run: see IPython's documentation."""
+        return shell.magics_manager.registry["ExecutionMagics"].run(line, file_finder=find)
+
+    return run
 
 
 def tensorflow_version(line: str) -> None:

@@ -11,6 +11,8 @@ from typing import Any, Dict, List, Optional, cast
 from IPython.core.error import UsageError
 from zmq import NOBLOCK
 
+from ownlab_guest.shell.command_hints import hints_for_command
+from ownlab_guest.shell.pip_options import without_user_option
 from ownlab_guest.shell.terminal import Command, InputPrompt
 
 from . import _message, _pip
@@ -38,8 +40,11 @@ class ShellResult:
 
 def run(shell: Any, command: str) -> int:
     """Run a command and show its output while it runs. Return its exit status."""
-    with _pip.watch(command, _show):
-        return Command(command, _show, _prompt(shell, sees_output=True)).run()
+    command = without_user_option(command)
+    _pip.watch(shell, command)
+    status = Command(command, _show, _prompt(shell, sees_output=True)).run()
+    _show_hints(command, status)
+    return status
 
 
 def capture(shell: Any, command: str, show: bool = False) -> ShellResult:
@@ -51,8 +56,11 @@ def capture(shell: Any, command: str, show: bool = False) -> ShellResult:
         if show:
             _show(text)
 
-    with _pip.watch(command, _show):
-        returncode = Command(command, keep, _prompt(shell, sees_output=show)).run()
+    command = without_user_option(command)
+    _pip.watch(shell, command)
+    returncode = Command(command, keep, _prompt(shell, sees_output=show)).run()
+    if show:
+        _show_hints(command, returncode)
     return ShellResult(command, returncode, "".join(parts))
 
 
@@ -84,6 +92,11 @@ def _checked(shell: Any, command: str, ignores: bool) -> ShellResult:
 
 def _show(text: str) -> None:
     sys.stdout.write(text)  # looked up each time: %%capture replaces it
+
+
+def _show_hints(command: str, status: int) -> None:
+    for hint in hints_for_command(command, status):
+        _show(hint + "\n")
 
 
 class _PagePrompt(InputPrompt):

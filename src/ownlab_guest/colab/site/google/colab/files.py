@@ -139,10 +139,10 @@ def _free_path(source: str, folder: str, name: str) -> str:
     return target
 
 
-def _is_same(one: str, other: str) -> bool:
-    if not os.path.isfile(one) or not os.path.isfile(other):
+def _is_same(first: str, second: str) -> bool:
+    if not os.path.isfile(first) or not os.path.isfile(second):
         return False
-    return os.path.samefile(one, other) or filecmp.cmp(one, other, shallow=False)
+    return os.path.samefile(first, second) or filecmp.cmp(first, second, shallow=False)
 
 
 def _copy(source: str, target: str) -> bytes:

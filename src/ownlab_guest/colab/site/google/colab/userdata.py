@@ -27,7 +27,9 @@ class SecretNotFoundError(errors.Error):
     """There is no secret of this name."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"Secret {key} does not exist. Set it: `ownlab secrets set {key}`.")
+        super().__init__(
+            f"Secret {key} does not exist. Add it in the panel Secrets of the lab (the key on the left), or set it: `ownlab secrets set {key}`."
+        )
 
 
 class TimeoutException(errors.Error):

@@ -1,0 +1,99 @@
+"""`ownlab data pack`: parse, run the guest, render."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ownlab.cli.options import json_option
+from ownlab.errors import UsageError
+from ownlab.text import text
+
+__all__ = ["pack"]
+
+
+@click.command("pack")
+@click.argument("path")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="OUT", help="The new folder.")
+@click.option("--shuffle/--no-shuffle", default=True, help="Shuffle all samples (default), or keep their order.")
+@click.option("--seed", type=int, default=0, metavar="N", help="Of the shuffle. Default: 0.")
+@click.option("--dedupe", is_flag=True, help="Leave out samples whose content is there already.")
+@click.option(
+    "--resize", type=click.IntRange(1), metavar="PIXELS", help="Make the shorter side of larger images so long."
+)
+@click.option("--quality", type=click.IntRange(1, 100), metavar="N", help="Encode images again with this quality.")
+@click.option(
+    "--format", "image_format", type=click.Choice(["jpeg", "png", "webp"]), help="Encode images in this format."
+)
+@click.option("--shard-size", default="128MiB", metavar="SIZE", help="Size of a shard. Default: 128MiB.")
+@click.option(
+    "--workers",
+    type=click.IntRange(0, 256),
+    default=0,
+    metavar="N",
+    help="Threads. Default: one for each core, up to 8.",
+)
+@click.option("--path-column", metavar="NAME", help="The column of a table that names the files.")
+@click.option("--label-column", metavar="NAME", help="The column of a table that has the label.")
+@click.option("--split", metavar="NAME", help="The split of a Hugging Face data set.")
+@click.option(
+    "--python", metavar="PATH", help="The Python that has Pillow, pyarrow or datasets. Default: the active environment."
+)
+@json_option
+@click.pass_context
+def pack(context: click.Context, /, path: str, out: Path, as_json: bool, **values: Any) -> None:
+    """Pack PATH into tar shards that are read without seeking.
+
+    PATH is a folder (its first level of folders are the classes), a .zip or .tar(.gz, .bz2, .xz), a .csv, .tsv or .parquet
+    whose rows name files, a .jsonl or .txt with a sample in each line, or hf:NAME of Hugging Face.
+
+    The shards are plain tars: WebDataset, DALI and tar read them. ownlab.data.open(OUT) reads them in Python. If packing is
+    interrupted in any way, the same command continues.
+
+    Exit code: 0 packed; 1 packed, but some files could not be read; 3 nothing was packed.
+    """
+    from ownlab.config.machine_options import resolve_machine_options
+    from ownlab.instruments.data.guest_events import run_guest
+    from ownlab.instruments.data.packing.records import Packed
+    from ownlab.instruments.data.progress_terminal import show_progress
+
+    target = resolve_machine_options(python=values.pop("python"))
+    request = {
+        **{
+            name: values[name]
+            for name in ("shuffle", "seed", "dedupe", "quality", "workers", "path_column", "label_column", "split")
+        },
+        "path": path if path.startswith("hf:") else os.path.abspath(path),
+        "out": str(out.absolute()),
+        "side": values["resize"],
+        "format": values["image_format"],
+        "shard_bytes": _parse_size(values["shard_size"]),
+    }
+    with show_progress() as on_progress:
+        packed = run_guest(target.python, "data.pack", request, Packed, on_progress)
+    _show(packed, as_json=as_json)
+    context.exit(1 if packed.skipped else 0)
+
+
+def _show(packed: Any, *, as_json: bool) -> None:
+    if as_json:
+        from ownlab.render.documents import echo_record
+
+        echo_record(packed)
+        return
+    from ownlab.instruments.data.packing.terminal import show_packed
+    from ownlab.render.console import console
+
+    show_packed(packed, console())
+
+
+def _parse_size(value: str) -> int:
+    from ownlab.units import parse_bytes
+
+    try:
+        return parse_bytes(value)
+    except ValueError as exc:
+        raise UsageError(text("--shard-size: {error}.", error=exc)) from exc

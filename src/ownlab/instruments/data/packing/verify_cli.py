@@ -1,0 +1,50 @@
+"""`ownlab data verify`: parse, run the guest, render."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ownlab.cli.options import json_option
+
+__all__ = ["verify"]
+
+
+@click.command("verify")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--full", is_flag=True, help="Read every byte and compare it with its checksum.")
+@click.option("--repair", metavar="FROM", help="Repair from what was packed, or from another copy of the shards.")
+@click.option("--python", metavar="PATH", help="The Python that has Pillow, if images were made smaller.")
+@json_option
+@click.pass_context
+def verify(
+    context: click.Context, /, folder: Path, full: bool, repair: str | None, python: str | None, as_json: bool
+) -> None:
+    """Check whether FOLDER, which `ownlab data pack` made, is as it was packed.
+
+    Sizes and indexes are checked at once; --full reads everything. --repair replaces what is damaged or missing, and only by
+    bytes with the right checksums.
+
+    Exit code: 0 as it was packed, or repaired; 1 damaged; 3 cannot be checked.
+    """
+    from ownlab.config.machine_options import resolve_machine_options
+    from ownlab.instruments.data.guest_events import run_guest
+    from ownlab.instruments.data.packing.records import Verified
+    from ownlab.instruments.data.progress_terminal import show_progress
+
+    target = resolve_machine_options(python=python)
+    source = str(Path(repair).absolute()) if repair is not None and not repair.startswith("hf:") else repair
+    request = {"folder": str(folder.absolute()), "full": full, "repair_from": source}
+    with show_progress() as on_progress:
+        verified = run_guest(target.python, "data.verify", request, Verified, on_progress)
+    if as_json:
+        from ownlab.render.documents import echo_record
+
+        echo_record(verified)
+    else:
+        from ownlab.instruments.data.packing.terminal import show_verified
+        from ownlab.render.console import console
+
+        show_verified(verified, console())
+    context.exit(0 if verified.ok else 1)

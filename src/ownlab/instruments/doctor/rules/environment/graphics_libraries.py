@@ -1,0 +1,193 @@
+"""Rules about the driver's other libraries: OpenGL and EGL, video encoding, Vulkan and OpenCL."""
+
+from __future__ import annotations
+
+from ownlab.instruments.doctor.rule import Cause, CauseRule
+from ownlab.text import text
+
+__all__ = ["GraphicsLibraries", "OpenClRuntime", "VideoEncoder"]
+
+
+class GraphicsLibraries(CauseRule):
+    """A program that renders (OpenGL, EGL, Vulkan) does not reach NVIDIA's driver, and falls back to Mesa.
+
+    **Why it matters.** CUDA works without the driver's graphics libraries. They are missing where the driver was installed
+    with --no-opengl-files or from a compute-only package, and in containers that ask for compute and utility only.
+
+    **What to do.** In a container: NVIDIA_DRIVER_CAPABILITIES=all. On the host: install the driver's OpenGL and EGL packages.
+
+    **Sources.** NVIDIA Container Toolkit, "Driver capabilities"; NVIDIA driver README, "--no-opengl-files"; glvnd, EGL vendor files.
+    """
+
+    code = "graphics-libraries"
+    severity = "error"
+    title = text("The driver's OpenGL and EGL libraries are missing")
+    causes = (
+        Cause(
+            r"(?:unable to|cannot|could not) find (?:an? )?EGL device|DISPLAY environment variable is missing|Cannot initialize a EGL device|lib(?:OSMesa|EGL|GLX|GLdispatch)\S*\.so\S*: cannot open|eglInitialize failed|EGL[^\n]*(?:initialization failed|not initialized|failed to initialize|BAD_)|glutin error|cannot (?:create|initialize) (?:a )?(?:EGL|GL|OpenGL)|MESA-LOADER: failed|libGL error"
+            r"|failed to (?:create|initialize|get) (?:an? )?(?:EGL|OpenGL|GL|GLX|GLFW)\b[^\n]*|EGL_NOT_INITIALIZED|no EGL devices? (?:found|available)|Couldn't find matching EGL|gladLoadGL error|Library .GLU. not found|NoSuchDisplayException|Failed to create any GPU devices|GLX[^\n]*(?:BadValue|failed)|BadValue[^\n]*GLX|libEGL_nvidia[^\n]*(?:not found|cannot)",
+            text("EGL and OpenGL do not reach the NVIDIA driver, and fall back to Mesa"),
+            text(
+                "The driver was installed without its OpenGL and EGL files, or the container was given compute libraries only."
+            ),
+            (
+                text(
+                    "In a container: -e NVIDIA_DRIVER_CAPABILITIES=all (graphics), and the package libglvnd0 libegl1 in the image; apptainer: check /etc/apptainer/nvliblist.conf for missing (Tegra) libraries."
+                ),
+                text(
+                    "On the host: reinstall the driver without --no-opengl-files; Ubuntu: sudo apt-get install -y libnvidia-gl-BRANCH"
+                ),
+                text(
+                    "Check: cat /usr/share/glvnd/egl_vendor.d/10_nvidia.json; __EGL_VENDOR_LIBRARY_FILENAMES=/usr/share/glvnd/egl_vendor.d/10_nvidia.json PROGRAM"
+                ),
+            ),
+        ),
+        Cause(
+            r"Graphics driver '?nvidia\S* for Flatpak|org\.freedesktop\.Platform\.GL\.nvidia[^\n]*(?:not|missing)",
+            text("Flatpak's copy of the driver's libraries does not have the host's driver version"),
+            text(
+                "Flatpak programs use the extension GL.nvidia of exactly the host's driver version; it was not installed after the driver changed."
+            ),
+            (text("flatpak update   # installs the matching extension; sudo flatpak update for system-wide ones"),),
+        ),
+        Cause(
+            r"\(EE\) no screens found|extension \"?NV-GLX\"? missing|\(EE\) NVIDIA(?:\(\w+\))?: Failed|Fatal server error:[^\n]*\s*\(EE\)",
+            text("The X server does not use the NVIDIA driver"),
+            text(
+                "The display server finds no usable driver, or the driver's X module is missing. CUDA itself needs no display."
+            ),
+            (
+                text("nvidia-smi   # if it works, only the display is concerned; else mend the driver first"),
+                text(
+                    "Read the reason: grep -E '\\(EE\\)|\\(WW\\)' /var/log/Xorg.0.log; move an old /etc/X11/xorg.conf away; sudo reboot"
+                ),
+            ),
+        ),
+        Cause(
+            r"vk(?:EnumeratePhysicalDevices|CreateDevice|CreateInstance)\b[^\n]*(?:fail|ERROR)|ERROR_INITIALIZATION_FAILED[^\n]*vk|Could not get 'vkCreateInstance'|Failed to load libvulkan|libvulkan\.so\S*: cannot open|VK_ERROR_(?:INCOMPATIBLE_DRIVER|INITIALIZATION_FAILED)|vkCreateInstance[^\n]*fail|ERROR_INCOMPATIBLE_DRIVER|failed to find (?:a )?(?:suitable )?(?:GPU|physical device)[^\n]*vulkan|vulkan[^\n]*no (?:devices|physical|driver)",
+            text("Vulkan finds no driver for the card"),
+            text("The file that names NVIDIA's Vulkan driver (nvidia_icd.json), or the library behind it, is missing."),
+            (
+                text("In a container: -e NVIDIA_DRIVER_CAPABILITIES=all; the image needs libvulkan1 and libegl1."),
+                text(
+                    "On the host: ls /usr/share/vulkan/icd.d /etc/vulkan/icd.d; reinstall the driver's graphics packages."
+                ),
+            ),
+        ),
+    )
+
+
+class VideoEncoder(CauseRule):
+    """NVENC or NVDEC, the card's video engines, cannot be used.
+
+    **Why it matters.** The engines have libraries of their own (libnvidia-encode, libnvcuvid), need a minimum driver, and on
+    GeForce cards serve a limited number of sessions.
+
+    **What to do.** Give the container the capability `video`; update the driver to what ffmpeg asks for.
+
+    **Sources.** NVIDIA Video Codec SDK, "Read me"; ffmpeg, libavcodec/nvenc.c; NVIDIA Container Toolkit, "Driver capabilities".
+    """
+
+    code = "video-engine"
+    severity = "error"
+    title = text("The card's video engine cannot be used")
+    causes = (
+        Cause(
+            r"Cannot load lib(?:nvidia-encode|nvcuvid)|lib(?:nvidia-encode|nvcuvid)\.so\S*[^\n]*(?:cannot open|not found)|Failed loading nvcuvid",
+            text("The driver's video library is missing"),
+            text(
+                "libnvidia-encode and libnvcuvid belong to the driver. A container gets them only with the capability video; headless driver packages lack them."
+            ),
+            (
+                text("In a container: -e NVIDIA_DRIVER_CAPABILITIES=compute,utility,video"),
+                text(
+                    "On the host (Ubuntu): sudo apt-get install -y libnvidia-encode-BRANCH libnvidia-decode-BRANCH; Debian: libnvidia-encode1 libnvcuvid1"
+                ),
+                text(
+                    "A line below that asks for a newer driver is a consequence: without the library its version is unknown."
+                ),
+            ),
+        ),
+        Cause(
+            r"(?:Driver does not support the required nvenc API|minimum required Nvidia driver for nvenc|nvenc API version[^\n]*Required)",
+            text("The driver is too old for this ffmpeg's NVENC"),
+            text(
+                "ffmpeg was built with newer video headers than the driver supports; the message names both versions."
+            ),
+            (
+                text(
+                    "Update the driver to the version in the message, or use an ffmpeg built with older nv-codec-headers."
+                ),
+            ),
+        ),
+        Cause(
+            r"No VA display found|vaInitialize failed|libva error|Failed to initialise VAAPI|Cannot open (?:a )?(?:DRM|VA) (?:render node|display)",
+            text("VA-API, the video interface of Intel and AMD cards, does not start"),
+            text(
+                "The driver file of VA-API does not fit the card, is missing, or this user may not open /dev/dri/renderD128."
+            ),
+            (
+                text(
+                    "sudo usermod -aG render,video $USER; log in again. Intel: intel-media-va-driver (LIBVA_DRIVER_NAME=iHD; older chips i965); AMD: mesa-va-drivers"
+                ),
+                text("In a container: --device /dev/dri. On an NVIDIA card use NVENC instead."),
+            ),
+        ),
+        Cause(
+            r"nvEncOpenEncodeSession\w*[^\n]*(?:returned error|failed)|OpenEncodeSessionEx failed: (?:out of memory|incompatible client key|unsupported device)|Failed to open encode codec|No (?:NVENC )?capable devices found|InitializeEncoder failed",
+            text("The card refuses another encoding session, or has no such encoder"),
+            text(
+                "GeForce cards serve a limited number of sessions (eight with current drivers); old or small cards have no encoder for this codec. Some driver releases had faults in it: update within the branch."
+            ),
+            (
+                text("If it fails from the first session on: update the driver within its branch."),
+                text(
+                    "Close other encoders (nvidia-smi encodersessions), update the driver, or encode on the CPU (libx264)."
+                ),
+            ),
+        ),
+    )
+
+
+class OpenClRuntime(CauseRule):
+    """OpenCL finds no platform, or not the card's: the vendor's runtime is missing or not registered.
+
+    **Why it matters.** OpenCL is a loader that reads /etc/OpenCL/vendors/*.icd. Without the vendor's file, the library it
+    names, or rights on the device, there are 0 platforms.
+
+    **What to do.** Install the vendor's runtime, and join the group that owns the render node.
+
+    **Sources.** Khronos OpenCL-ICD-Loader; Oblomov/clinfo#11; intel/compute-runtime#350.
+    """
+
+    code = "opencl"
+    severity = "error"
+    title = text("OpenCL finds no device")
+    causes = (
+        Cause(
+            r"/dev/dri/renderD\d+[^\n]*(?:ENOENT|No such file)|no render node|/dev/dri: No such file",
+            text("There is no render node: the kernel's graphics driver did not start the card"),
+            text(
+                "Intel's and AMD's runtimes open /dev/dri/renderD128, which i915, xe or amdgpu creates. That driver is not loaded, or does not know the card; a container may lack the device."
+            ),
+            (
+                text(
+                    "lspci -nnk | grep -iA3 -E 'vga|display'; sudo dmesg | grep -iE 'i915|xe |amdgpu'   # often a newer kernel or linux-firmware is needed"
+                ),
+                text("In a container: --device /dev/dri"),
+            ),
+        ),
+        Cause(
+            r"Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
+            text("OpenCL finds no platform: no runtime is installed, or this user may not open the device"),
+            text(
+                "Either /etc/OpenCL/vendors names no working runtime, or the runtime cannot open /dev/dri/renderD128 (group render)."
+            ),
+            (
+                text(
+                    "Install the runtime: Intel: intel-opencl-icd (Fedora: intel-compute-runtime); NVIDIA: the driver's libnvidia-opencl; AMD: rocm-opencl-runtime; CPU: pocl-opencl-icd"
+                ),
+                text("Join the groups: sudo usermod -aG render,video $USER; then log out and in again"),
+            ),
+        ),
+    )

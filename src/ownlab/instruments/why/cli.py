@@ -1,0 +1,165 @@
+"""`ownlab why`: say why a training script is slow, with the line that causes it and what fixing it is worth."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ownlab.cli.options import json_option
+from ownlab.errors import UsageError
+from ownlab.text import text
+
+if TYPE_CHECKING:
+    from ownlab.instruments.why.records import Evidence
+
+__all__ = ["command"]
+
+# Steps that are measured if nothing is said: enough for a stable mean, and then the script runs on undisturbed.
+_STEPS = 200
+
+
+class Options(NamedTuple):
+    """The options of the command, by their names."""
+
+    script: tuple[str, ...]
+    steps: int | None
+    seconds: float | None
+    save: Path | None
+    chart: Path | None
+    explain: str | None
+    as_json: bool
+
+
+@click.command("why", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…|FILE]")
+@click.option("--steps", type=click.IntRange(min=5), metavar="N", help="Measure N steps, then end the script.")
+@click.option("--seconds", type=click.FloatRange(min=1), metavar="S", help="End the script after S seconds.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keep the evidence; `ownlab why FILE` shows it.",
+)
+@click.option(
+    "--chart",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw a typical step into FILE.png, .svg or .html.",
+)
+@click.option("--explain", metavar="CODE", help="Explain a finding by its code; `all` lists every code.")
+@json_option
+def command(**given: Any) -> None:
+    """Say why a training script is slow: the line that causes it, and what fixing it is worth.
+
+    The command is written as without ownlab, and the script is not edited: ownlab why python train.py --epochs 3. It
+    may be python, torchrun, accelerate, or a shell script that starts them. Steps of the optimizer are found by
+    themselves; the first 200 are measured, and the script runs to its end. Plain PyTorch loops, forked and spawned
+    workers, and several ranks are measured.
+
+    With --json the output of the script goes to stderr, so that stdout has the document alone.
+
+    The exit code is that of the script; 0 if it was ended by --steps or --seconds.
+    """
+    options = Options(**given)
+    if options.explain is not None:
+        _show_pages(options.explain, options.as_json)
+        return
+    if not options.script:
+        raise UsageError(
+            text("Missing argument: the command that trains, or saved evidence."),
+            hint=text("For example: ownlab why python train.py"),
+        )
+    if options.chart is not None:
+        from ownlab.render.charts import check_chart_file
+
+        check_chart_file(options.chart)  # before a run of minutes
+    evidence = _evidence(options)
+    _show(evidence, options)
+    click.get_current_context().exit(evidence.exit_code or 0 if not _is_saved(options.script) else 0)
+
+
+def _is_saved(script: tuple[str, ...]) -> bool:
+    """Whether the argument is a file of `--save` rather than a command."""
+    return len(script) == 1 and os.path.isfile(script[0]) and not os.access(script[0], os.X_OK)
+
+
+def _evidence(options: Options) -> Evidence:
+    from ownlab.instruments.why.collection import load_evidence
+
+    if _is_saved(options.script):
+        if options.steps or options.seconds or options.save:
+            raise UsageError(text("--steps, --seconds and --save need a command to run, not saved evidence."))
+        return load_evidence(options.script[0])
+    return _measure(options)
+
+
+def _measure(options: Options) -> Evidence:
+    from ownlab.instruments.why.collection import collect, save_evidence
+    from ownlab.instruments.why.script_run import hidden_by_options, run_script, stderr_number
+
+    hidden = hidden_by_options(options.script)
+    if hidden is not None:
+        click.echo(
+            text(
+                "ownlab why: Python runs with {option}, which ignores PYTHONPATH: nothing in it can be measured. Leave {option} out.",
+                option=hidden,
+            ),
+            err=True,
+        )
+    with tempfile.TemporaryDirectory(prefix="ownlab-why-") as name:
+        folder = Path(name)
+        ending = run_script(
+            options.script,
+            folder,
+            steps=options.steps or _STEPS,
+            seconds=options.seconds,
+            end_after=options.steps is not None,
+            stdout=stderr_number() if options.as_json else None,
+        )
+        evidence = collect(folder, options.script, ending.exit_code)
+    if options.save is not None:
+        save_evidence(evidence, options.save)
+    return evidence
+
+
+def _show(evidence: Evidence, options: Options) -> None:
+    from ownlab.instruments.why.explanation import explain
+
+    explanation = explain(evidence)
+    if options.chart is not None:
+        from ownlab.instruments.why.step_chart import step_chart
+        from ownlab.render.charts import save_chart
+
+        save_chart(step_chart(explanation), options.chart)
+    if options.as_json:
+        from ownlab.render.documents import echo_record
+
+        echo_record(explanation)
+        return
+    from ownlab.instruments.why.terminal import show_explanation
+    from ownlab.render.console import console
+
+    show_explanation(explanation, console())
+    if options.save is not None:
+        click.echo(text("Evidence saved to {path}. Show it again: ownlab why {path}", path=options.save))
+
+
+def _show_pages(code: str, as_json: bool) -> None:
+    from ownlab.instruments.why.rule import CauseList, CausePage
+    from ownlab.instruments.why.rules import RULES, find_rule
+    from ownlab.instruments.why.terminal import show_rule_list, show_rule_page
+    from ownlab.render.console import console
+    from ownlab.render.documents import echo_record
+
+    rules = RULES if code == "all" else (find_rule(code.lower()),)
+    if as_json:
+        pages = tuple(CausePage.of(rule) for rule in rules)
+        echo_record(CauseList(pages) if code == "all" else pages[0])
+    elif code == "all":
+        show_rule_list(rules, console())
+    else:
+        show_rule_page(rules[0], console())

@@ -1,0 +1,95 @@
+"""The base class of a rule of `ownlab why`.
+
+A rule is a class with a stable code. Its docstring is its page: the first line says what the rule finds, then follow
+"Why it matters", "What to do" and "Sources". `ownlab why --explain CODE` shows the page; docs/WHY.md is generated from all pages.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from ownlab.instruments.why.code_change import CodeChanges
+from ownlab.instruments.why.records import Change, Evidence, Finding, Place
+from ownlab.instruments.why.step_model import StepModel
+
+__all__ = ["LOWEST_SHARE", "Case", "CauseList", "CausePage", "Rule"]
+
+# What costs less of a step is no finding.
+LOWEST_SHARE = 0.05
+
+
+class Case(NamedTuple):
+    """What a rule is given: the mean step of one rank, the models of all ranks, and the user's code."""
+
+    model: StepModel
+    ranks: tuple[StepModel, ...]
+    evidence: Evidence
+    code: CodeChanges
+
+
+class Rule(ABC):
+    """Checks a run for one cause. It keeps no state."""
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def check(self, case: Case) -> Iterable[Finding]:
+        """Yield one finding per separate cause; usually none or one."""
+
+    @classmethod
+    def page(cls) -> str:
+        """Return the rule's page as Markdown."""
+        return inspect.cleandoc(cls.__doc__ or "")
+
+    def finding(
+        self,
+        case: Case,
+        *,
+        cost_ms: float,
+        headline: str,
+        evidence: Iterable[str],
+        meaning: str,
+        advice: Iterable[str],
+        where: Place | None = None,
+        change: Change | None = None,
+        after: tuple[float, float] | None = None,
+    ) -> Finding:
+        """Return a finding of this rule."""
+        return Finding(
+            code=self.code,
+            title=self.title,
+            headline=headline,
+            cost_ms=round(cost_ms, 3),
+            share=round(cost_ms / case.model.step_ms, 4),
+            evidence=tuple(evidence),
+            meaning=meaning,
+            advice=tuple(advice),
+            where=where,
+            change=change,
+            step_ms_after=None if after is None else (round(after[0], 3), round(after[1], 3)),
+        )
+
+
+class CausePage(Struct, frozen=True):
+    """`ownlab why --explain CODE --json`."""
+
+    code: str
+    title: str
+    page: str  # Markdown
+
+    @classmethod
+    def of(cls, rule: type[Rule]) -> CausePage:
+        """Return the page of a rule."""
+        return cls(rule.code, rule.title, rule.page())
+
+
+class CauseList(Struct, frozen=True):
+    """`ownlab why --explain all --json`."""
+
+    rules: tuple[CausePage, ...]

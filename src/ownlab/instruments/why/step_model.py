@@ -1,0 +1,342 @@
+"""A mean step of a training run: what its time was spent on, and how long it would take if something changed.
+
+The training process works in sequence: the parts of a step add up to its duration. Workers of a DataLoader produce batches beside
+it, and a step cannot be shorter than the time in which all workers together produce one. A prediction removes a part from the
+sequence and asks which of the two limits the step then.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from ownlab.instruments.why.records import Call, Evidence, Fetch, Loader, Place, Process, Sample, Worker
+
+__all__ = ["FetchMean", "StepModel", "Work", "main_process", "steady_range"]
+
+_BASES = ("forward", "update", "between")
+# Copying a batch between processes, in bytes per second, where it is slow (measured: 60 kB in 0.13 ms).
+_TRANSFER_RATE = 0.45e9
+# /proc/stat counts hundredths of a second on every architecture that matters (USER_HZ).
+_TICKS = 100
+# The relative width of a band at least, and at most for the noise of the steps.
+_NARROWEST, _WIDEST = 0.04, 0.20
+
+
+class Work(NamedTuple):
+    """Time of a step that the samples attribute to one function of the user's code."""
+
+    where: Place
+    library: str
+    call: str
+    phase: str
+    ms: float
+
+
+class FetchMean(NamedTuple):
+    """The mean cost of fetching what one step uses, in milliseconds (all workers together)."""
+
+    wall: float
+    cpu: float
+    queue: float
+    blocked: float
+    collate: float
+    process_cpu: float
+    read: float  # bytes
+    disk: float
+    samples: float
+    batch_bytes: float
+
+
+def main_process(evidence: Evidence) -> Process | None:
+    """The process that trains: of several ranks the first; the one with the most steps."""
+    trained = [process for process in evidence.processes if process.steps]
+    candidates = trained or [process for process in evidence.processes if process.loaders or process.samples]
+    return min(candidates, key=lambda process: (process.rank or 0, -len(process.steps)), default=None)
+
+
+def steady_range(steps: Sequence[tuple[int, ...]]) -> int:
+    """How many steps to skip at the beginning: caches fill, workers start, kernels are chosen."""
+    return min(5, max(1, len(steps) // 5)) if len(steps) > 1 else 0
+
+
+class StepModel:
+    """The mean of the steady steps of one process, and of the workers that feed it."""
+
+    def __init__(self, process: Process, workers: Iterable[Worker]) -> None:
+        self.process = process
+        self.steps = process.steps[steady_range(process.steps) :]
+        self.count = len(self.steps)
+        self._workers = tuple(workers)
+        self._begin = self.steps[0][0] if self.steps else 0
+        self._end = self.steps[-1][0] + self.steps[-1][1] if self.steps else 0
+
+    # --- the step -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def step_ms(self) -> float:
+        """The mean duration."""
+        return (self._end - self._begin) / 1e6 / self.count
+
+    @cached_property
+    def quartiles_ms(self) -> tuple[float, float]:
+        """The middle half of the steps."""
+        durations = [step[1] / 1e6 for step in self.steps]
+        if len(durations) < 4:
+            return min(durations), max(durations)
+        first, _, third = statistics.quantiles(durations, n=4)
+        return first, third
+
+    def phase_ms(self, name: str) -> float:
+        """The mean time of a phase per step."""
+        column = 5 + self.process.phases.index(name)
+        return sum(step[column] for step in self.steps) / 1e6 / self.count
+
+    @cached_property
+    def cpu_ms(self) -> float:
+        """CPU time of the training process per step, all threads."""
+        return sum(step[2] for step in self.steps) / 1e6 / self.count
+
+    @cached_property
+    def batches(self) -> float:
+        """Batches per step, of all loaders."""
+        return sum(step[4] for step in self.steps) / self.count
+
+    @cached_property
+    def backwards(self) -> float:
+        """Backward passes per step."""
+        return sum(step[3] for step in self.steps) / self.count
+
+    @cached_property
+    def parts_ms(self) -> dict[str, float]:
+        """The step by what it was spent on; the base phases are divided by what the samples saw in them."""
+        parts = {name: self.phase_ms(name) for name in self.process.phases if name not in _BASES}
+        python = sum(work.ms for work in self.work)
+        bases = sum(self.phase_ms(name) for name in _BASES)
+        parts["forward"] = max(0.0, bases - python)
+        parts["python"] = python
+        return {name: ms for name, ms in parts.items() if ms > 0}
+
+    @cached_property
+    def training_ms(self) -> float:
+        """Forward, backward and optimizer."""
+        return sum(self.parts_ms.get(name, 0.0) for name in ("forward", "backward", "optimizer"))
+
+    # --- what the samples say -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def work(self) -> tuple[Work, ...]:
+        """Work in the training process that is neither the model nor any call that was measured; the longest first."""
+        sums: dict[tuple[str, str, str, str], dict[Sample, float]] = {}
+        for phase in _BASES:
+            samples = [sample for sample in self.process.samples if sample.phase == phase]
+            seen = sum(sample.ns for sample in samples)
+            scale = self.phase_ms(phase) / seen if seen else 0.0
+            for sample in samples:
+                where = self.place_in_loop(sample)
+                if where is not None and self._is_work(sample):
+                    key = (where.file, where.function, sample.library, phase)
+                    lines = sums.setdefault(key, {})
+                    lines[sample] = lines.get(sample, 0.0) + sample.ns * scale
+        found = []
+        for (_, _, library, phase), lines in sums.items():
+            hottest = max(lines, key=lambda sample: lines[sample])
+            where = self.place_in_loop(hottest)
+            assert where is not None
+            found.append(Work(where, library, hottest.call, phase, sum(lines.values())))
+        return tuple(sorted(found, key=lambda work: -work.ms))
+
+    def _is_work(self, sample: Sample) -> bool:
+        if sample.in_model:
+            return False
+        if sample.library != "torch":
+            return True
+        # Without a DataLoader the forward pass is in the phase "between", with the loss outside of the model.
+        return sample.phase != "forward" and self.batches > 0 and sample.call not in ("zero_grad", "clip_grad_norm_")
+
+    @cached_property
+    def _loop(self) -> tuple[str, str] | None:
+        """The function of the training loop: the one that calls backward."""
+        where = next((call.where for call in self.calls("backward") if call.where is not None), None)
+        return None if where is None else (where.file, where.function)
+
+    def place_in_loop(self, sample: Sample) -> Place | None:
+        """The function that the training loop called, at the line where it was; the line of the loop if it called none."""
+        names = [(place.file, place.function) for place in sample.stack]
+        if self._loop not in names:
+            return sample.where
+        number = names.index(self._loop)
+        inner = [place for place in sample.stack[:number] if not place.function.endswith(">")]
+        return inner[-1] if inner else sample.stack[number]
+
+    def data_samples(self) -> dict[Place, float]:
+        """Where fetching was seen, by line, with its share of the samples; in the workers, or here without any."""
+        samples = [sample for worker in self.workers for sample in worker.samples] or list(self.process.samples)
+        lines: dict[Place, float] = {}
+        for sample in samples:
+            if sample.phase == "data" and sample.stack:
+                place = self._place_in_dataset(sample)
+                lines[place] = lines.get(place, 0.0) + sample.ns
+        total = sum(lines.values()) or 1.0
+        return {place: ns / total for place, ns in sorted(lines.items(), key=lambda item: -item[1])}
+
+    def _place_in_dataset(self, sample: Sample) -> Place:
+        """The line of the dataset's own function, whatever it calls; otherwise the innermost line."""
+        loader = self.loader
+        if loader is not None and loader.dataset_where is not None:
+            name = loader.dataset_where.function.rpartition(".")[2]
+            for place in sample.stack:
+                if place.file == loader.dataset_where.file and place.function.rpartition(".")[2] == name:
+                    return place
+        return sample.stack[0]
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def loader(self) -> Loader | None:
+        """The DataLoader of the training data."""
+        trained = [loader for loader in self.process.loaders if loader.trained]
+        return max(trained, key=lambda loader: loader.wait_ns, default=None)
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        """The workers of that loader."""
+        pids = self.loader.pids if self.loader is not None else ()
+        return tuple(worker for worker in self._workers if worker.pid in pids and worker.fetches)
+
+    @cached_property
+    def fetches(self) -> tuple[Fetch, ...]:
+        """Fetches of training data during the steady steps."""
+        if self.loader is None:
+            return ()
+        found = [fetch for worker in self.workers for fetch in worker.fetches] or list(self.loader.fetches)
+        # Workers run ahead of the training: those of a short run may all have ended before the steady steps.
+        steady = tuple(fetch for fetch in found if self._begin <= fetch.begin <= self._end)
+        return steady if len(steady) >= 3 else tuple(found[1:] or found)
+
+    @cached_property
+    def fetch(self) -> FetchMean | None:
+        """The mean cost of the batches of one step."""
+        fetches = self.fetches
+        if not fetches or self.loader is None:
+            return None
+        times = self.training_batches / len(fetches)
+        milli = times / 1e6
+        return FetchMean(
+            wall=sum(fetch.wall for fetch in fetches) * milli,
+            cpu=sum(fetch.cpu for fetch in fetches) * milli,
+            queue=sum(fetch.queue for fetch in fetches) * milli,
+            blocked=sum(fetch.blocked for fetch in fetches) * milli,
+            collate=sum(fetch.collate for fetch in fetches) * milli,
+            process_cpu=sum(fetch.process_cpu for fetch in fetches) * milli,
+            read=sum(fetch.read for fetch in fetches) * times,
+            disk=sum(fetch.disk for fetch in fetches) * times,
+            samples=sum(fetch.samples for fetch in fetches) * times,
+            batch_bytes=sum(fetch.batch_bytes for fetch in fetches) * times,
+        )
+
+    @cached_property
+    def training_batches(self) -> float:
+        """Batches of training data per step: gradient accumulation uses several."""
+        loader = self.loader
+        return max(1.0, round(loader.trained / max(1, len(self.process.steps)))) if loader is not None else 1.0
+
+    @cached_property
+    def data_wait_ms(self) -> float:
+        """How long a step waits for its batches, without what starting workers again has cost."""
+        return max(0.0, self.phase_ms("data") - self._restarts[1])
+
+    @property
+    def restart_ms(self) -> float:
+        """What starting the workers again at each epoch has cost a step."""
+        return sum(self._restarts)
+
+    @cached_property
+    def _restarts(self) -> tuple[float, float]:
+        """Per step: starting the workers, and waiting for the first batch of an epoch longer than for others."""
+        loader = self.loader
+        if loader is None or not loader.num_workers or loader.persistent_workers or len(loader.epochs) < 2:
+            return 0.0, 0.0
+        later = loader.epochs[1:]
+        waits = max(1, loader.batches)
+        others = max(0, loader.wait_ns - sum(first for _, first in loader.epochs)) / max(1, waits - len(loader.epochs))
+        per_step = 1e6 * len(self.process.steps)
+        first = sum(max(0.0, first - others) for _, first in later) / per_step
+        return sum(start for start, _ in later) / per_step, min(first, self.phase_ms("data"))
+
+    @cached_property
+    def workers_busy(self) -> float:
+        """The share of the time in which a worker fetches: those that wait themselves are not why the training waits."""
+        if self.fetch is None or not self.workers:
+            return 1.0
+        return self.fetch.wall / len(self.workers) / self.step_ms
+
+    @property
+    def cores(self) -> float:
+        """The cores that the script may use."""
+        process = self.process
+        return min(process.cores, process.cpu_quota) if process.cpu_quota else float(process.cores)
+
+    # --- the machine ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def seconds(self) -> float:
+        """The time between the two readings of the counters."""
+        first, last = self.process.counters
+        return max(1e-9, (last.at_ns - first.at_ns) / 1e9)
+
+    @cached_property
+    def queue_share(self) -> float:
+        """The share of the time in which the training thread was ready to run and had no core."""
+        first, last = self.process.counters
+        return max(0.0, (last.queue_ns - first.queue_ns) / 1e9 / self.seconds)
+
+    @cached_property
+    def other_cores(self) -> float:
+        """The cores that processes outside of this script used, in the mean."""
+        first, last = self.process.counters
+        busy = (last.machine_busy_ticks - first.machine_busy_ticks) / _TICKS
+        own = (last.cpu_ns - first.cpu_ns) / 1e9
+        within = [
+            fetch for worker in self._workers for fetch in worker.fetches if first.at_ns <= fetch.begin <= last.at_ns
+        ]
+        return max(0.0, (busy - own - sum(fetch.process_cpu for fetch in within) / 1e9) / self.seconds)
+
+    # --- predictions --------------------------------------------------------------------------------------------------
+
+    def without(self, ms: float) -> tuple[float, float]:
+        """The band of the step if `ms` of the training process's own work went away."""
+        rest = max(0.0, self.step_ms - ms)
+        if self.fetch is not None and self.workers:
+            # The workers produce no faster than now; what the training did beside them is waiting then.
+            bound = min(self.step_ms, self.fetch.wall / max(1, len(self.workers)))
+            rest = max(rest, bound) if self.data_wait_ms > 0.02 * self.step_ms else rest
+        return self.band(rest)
+
+    def with_workers(self, count: int) -> tuple[float, float]:
+        """The band of the step with this many workers."""
+        fetch = self.fetch
+        assert fetch is not None
+        rest = self.step_ms - self.data_wait_ms
+        own_cpu = self.cpu_ms - (0.0 if self.workers else min(fetch.cpu, self.cpu_ms))
+        needed = (own_cpu + fetch.cpu) / max(1.0, self.cores - self.other_cores)
+        busy = fetch.wall - fetch.queue
+        best = max(rest, busy / count)
+        worst = max(best, needed, fetch.wall / count, rest + fetch.batch_bytes / _TRANSFER_RATE * 1e3)
+        low, high = self.band(best)
+        return low, min(max(high, worst), self.step_ms * (1 + _NARROWEST))
+
+    def band(self, ms: float) -> tuple[float, float]:
+        """A band around a predicted step, as wide as the steps differ."""
+        first, third = self.quartiles_ms
+        width = min(_WIDEST, max(_NARROWEST, (third - first) / 4 / max(1e-9, self.step_ms)))
+        return ms * (1 - width), ms * (1 + width)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def calls(self, phase: str, *names: str) -> tuple[Call, ...]:
+        """Calls during the steps, by the time they took."""
+        found = [call for call in self.process.calls if call.phase == phase and (not names or call.what in names)]
+        return tuple(sorted(found, key=lambda call: -call.ns))

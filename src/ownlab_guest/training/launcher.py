@@ -1,0 +1,111 @@
+"""Starts a script by path, in the user's Python: `python launcher.py FOLDER RANKS [-m] SCRIPT ARGUMENTS…`.
+
+With one rank the script runs in this process, as `python SCRIPT` would run it. With several, torchrun starts them; its own
+messages are written to FOLDER/launcher.log, and the ranks that failed to FOLDER/failures.json.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import time
+from typing import Dict, List, Tuple
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GUEST = os.path.dirname(HERE)
+
+NO_TORCH = 78  # EX_CONFIG of sysexits.h
+SIGNALLED = 128  # plus the signal: the exit code of shells
+
+
+def register_package() -> None:
+    """Make `import ownlab_guest.…` work without a folder of ours on sys.path."""
+    if sys.path and os.path.abspath(sys.path[0]) == HERE:
+        del sys.path[0]  # Python put this script's folder there
+    spec = importlib.util.spec_from_file_location(
+        "ownlab_guest", os.path.join(GUEST, "__init__.py"), submodule_search_locations=[GUEST]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError("there is no guest package in " + GUEST)
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["ownlab_guest"] = package
+    spec.loader.exec_module(package)
+
+
+def run_ranks(folder: str, ranks: int, script: List[str]) -> int:
+    """Run the ranks to their end. Return the exit code."""
+    log = os.open(os.path.join(folder, "launcher.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    os.close(log)
+    if importlib.util.find_spec("torch") is None:
+        sys.stderr.write(
+            "There is no torch in {}. Choose an environment that has it, with -t or --python.\n".format(sys.executable)
+        )
+        return NO_TORCH
+    # torchrun sets 1 and warns about it: then all but one core per rank would have nothing to do.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // ranks)))
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    try:
+        run.main([*torchrun_options(ranks), os.path.join(HERE, "rank.py"), folder, *script])
+    except ChildFailedError as exc:
+        sys.stderr.write("{}\n".format(exc))
+        write_failures(folder, {rank: (each.exitcode, each.pid) for rank, each in exc.failures.items()})
+        return 1
+    except SignalException as exc:
+        sys.stderr.write("{}\n".format(exc))
+        return SIGNALLED + int(exc.sigval)
+    return 0
+
+
+def torchrun_options(ranks: int) -> List[str]:
+    """One machine, a free port, no restarts: a script that fails has to be seen, not repeated."""
+    options = ["--nnodes", "1", "--nproc_per_node", str(ranks), "--max_restarts", "0"]
+    options += ["--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--rdzv_id", str(os.getpid())]
+    # Without it the ranks look for each other by the name of this machine, which may lead nowhere.
+    return [*options, "--local_addr", "127.0.0.1"] if torch_version() >= (2, 0) else options
+
+
+def torch_version() -> Tuple[int, ...]:
+    """The version without an import of torch."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return tuple(int(part) for part in version("torch").split(".")[:2])
+    except (PackageNotFoundError, ValueError):
+        return (0,)
+
+
+def write_failures(folder: str, failures: Dict[int, Tuple[int, int]]) -> None:
+    """Write what torchrun knows of the ranks that failed; their exceptions are recorded by themselves."""
+    path = os.path.join(folder, "failures.json")
+    ranks = {str(rank): {"exit_code": code, "pid": pid} for rank, (code, pid) in failures.items()}
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        json.dump({"at": time.time(), "ranks": ranks}, file)
+    os.replace(path + ".part", path)
+
+
+def main(arguments: List[str]) -> None:
+    folder, ranks, script = arguments[0], int(arguments[1]), arguments[2:]
+    register_package()
+    from ownlab_guest.kernel.activation import activate
+    from ownlab_guest.kernel.launch import end_with_parent, keep_lock
+
+    end_with_parent()
+    keep_lock()
+    os.environ.pop("JPY_PARENT_PID", None)  # a Jupyter program that the script starts would watch the wrong process
+    activate(os.environ)
+    # The output goes to files, where Python would keep it back for up to 8 KiB.
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    if ranks > 1:
+        sys.exit(run_ranks(folder, ranks, script))
+    from ownlab_guest.training.rank import run_script
+
+    run_script(folder, 0, script)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,70 @@
+"""The line of the user's own code behind a call: the innermost frame that belongs to no installed library."""
+
+import contextlib
+import os
+import site
+import sysconfig
+from types import FrameType
+from typing import Dict, NamedTuple, Optional, Tuple
+
+__all__ = ["Place", "is_user_file", "library_of", "place_of", "user_place"]
+
+_DEEPEST = 200
+
+
+class Place(NamedTuple):
+    """A line of a file, and the function around it."""
+
+    file: str
+    line: int
+    function: str
+
+
+def _library_folders() -> Tuple[str, ...]:
+    named = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    with contextlib.suppress(AttributeError):  # an old virtualenv replaces the module
+        named += [*site.getsitepackages(), site.getusersitepackages()]
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folders = {os.path.realpath(path) for path in named if path} | {path for path in named if path} | {ours}
+    return tuple(sorted(path.rstrip(os.sep) + os.sep for path in folders))
+
+
+_FOLDERS = _library_folders()
+_known: Dict[str, bool] = {}
+
+
+def is_user_file(file: str) -> bool:
+    """Whether a file is the user's own code: a file outside of the installed packages."""
+    known = _known.get(file)
+    if known is None:
+        full = os.path.abspath(file)
+        library = full.startswith(_FOLDERS) or f"{os.sep}site-packages{os.sep}" in full
+        # The cells of a notebook have names of files that ipykernel makes up.
+        known = _known[file] = not library and not file.startswith("<") and "ipykernel" not in full.split(os.sep)
+    return known
+
+
+def user_place(frame: Optional[FrameType]) -> Optional[Place]:
+    """Return the innermost line of user code from this frame outwards."""
+    for _ in range(_DEEPEST):
+        if frame is None:
+            return None
+        if is_user_file(frame.f_code.co_filename):
+            return place_of(frame)
+        frame = frame.f_back
+    return None
+
+
+def place_of(frame: FrameType) -> Place:
+    """The line that a frame executes."""
+    code = frame.f_code
+    name = getattr(code, "co_qualname", code.co_name)
+    return Place(os.path.abspath(code.co_filename), frame.f_lineno or code.co_firstlineno, name)
+
+
+def library_of(file: str) -> str:
+    """ ".../site-packages/sklearn/metrics/_base.py" -> "sklearn"; "" for the user's own files."""
+    head, _, tail = file.rpartition(f"{os.sep}site-packages{os.sep}")
+    if head:
+        return tail.split(os.sep)[0].partition(".")[0]
+    return "" if is_user_file(file) else "python"

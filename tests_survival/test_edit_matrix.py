@@ -1,0 +1,87 @@
+"""A few notebooks that people edit under random interruptions; `python -m tests_survival.edits.matrix` has thousands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests_survival.edits.document import code_cell
+from tests_survival.edits.ledger import Change, Execution, Ledger, view_of
+from tests_survival.edits.matrix import EditMatrix
+from tests_survival.edits.oracle import judge
+from tests_survival.edits.simulation import simulate
+from tests_survival.matrix import Outcome
+
+SEEDS = (4, 11, 101, 119)
+SIMULATED = (86, 2018, 2139, 2149, 2169, 5130, 6004, 6009, 6141, 9552, 10153, 11056)
+SIMULATED_SLOW = (1108, 1154, 3221, 3239, 3252, 3270)
+
+
+@pytest.fixture
+def matrix(tmp_path: Path) -> Iterator[EditMatrix]:
+    made = EditMatrix(tmp_path / "lab")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.clear()
+
+
+async def run(matrix: EditMatrix) -> list[Outcome]:
+    try:
+        return await matrix.batch(SEEDS, most=3)
+    finally:
+        await matrix.leave()
+
+
+def test_no_code_is_lost_or_doubled(matrix: EditMatrix) -> None:
+    outcomes = asyncio.run(run(matrix))
+    wrong = [(outcome.seed, outcome.happened, outcome.faults) for outcome in outcomes if outcome.faults]
+    assert not wrong
+
+
+@pytest.mark.parametrize("seed", SIMULATED)
+def test_no_code_is_lost_or_doubled_in_virtual_time(seed: int) -> None:
+    """Seeds that once went wrong, and with other changes of the code become others."""
+    outcome = simulate(seed)
+    assert not outcome.faults, outcome.happened
+
+
+@pytest.mark.parametrize("seed", SIMULATED_SLOW)
+def test_no_code_is_lost_or_doubled_if_answers_take_seconds(seed: int) -> None:
+    outcome = simulate(seed, slow=True)
+    assert not outcome.faults, outcome.happened
+
+
+def notebook(*lines: str, shown: str = "") -> dict[str, object]:
+    cell = code_cell("a", "\n".join(lines))
+    cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": shown}] if shown else []
+    return {"cells": [cell]}
+
+
+def ledger() -> Ledger:
+    """One page typed t2, which the server acknowledged, and ran the cell."""
+    before, after = (view_of([code_cell("a", text)]) for text in ("print('t1')", "print('t1')\nprint('t2')"))
+    made = Ledger(before)
+    made.changes.append(Change("page", 1, {"a": 1}, before, after, {"a": 1.0}, version=2, sent=True))
+    made.executions.append(Execution("page", "a", "print('t1')\nprint('t2')", "message", 2, True, at=2.0, ended=True))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown", "fault"),
+    [
+        (("print('t1')", "print('t2')"), "t1\nt2\n", ""),
+        (("print('t1')",), "", "lost: t2"),
+        (("print('t1')", "print('t2')", "print('t2')"), "", "doubled: t2"),
+        (("print('t1')", "print('t2')", "print('t3')"), "t1\nt2\n", "output of other code"),
+        (("print('t1')", "print('t2')"), "t1\n", "only ['t1']"),
+        (("print('t1')", "print('t2')"), "t1\nt2\nt2\n", "twice"),
+    ],
+)
+def test_the_oracle_finds_what_is_wrong(lines: tuple[str, ...], shown: str, fault: str) -> None:
+    faults = judge(ledger(), notebook(*lines, shown=shown), {"t1"})
+    assert bool(faults) == bool(fault)
+    assert not fault or any(fault in found for found in faults)

@@ -58,8 +58,9 @@ def versions(lab: Lab) -> dict[str, str]:
 
 
 def packages_of(path: Path) -> list[str]:
-    """The packages that a notebook's file names."""
-    recorded: list[str] = json.loads(path.read_text(encoding="utf-8"))["metadata"]["ownlab"]["packages"].get("pip", [])
+    """The packages that a notebook's file names; none before the page has saved them."""
+    metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]["ownlab"]
+    recorded: list[str] = metadata.get("packages", {}).get("pip", [])
     return recorded
 
 

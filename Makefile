@@ -38,9 +38,13 @@ docs:
 quick: check
 	.venv/bin/pytest -q -n 2 -m "not not_quick" tests
 
+# How often a test that failed is run again. It is listed with its traceback even if it then passes: such a test is a bug.
+RERUNS ?= 0
+AGAIN = $(if $(filter-out 0,$(RERUNS)),--reruns $(RERUNS) --rerun-show-tracebacks -rR)
+
 test: check docs
-	.venv/bin/pytest -q -n 4 --dist loadfile tests tests_colab tests_survival
-	.venv/bin/pytest -q -n 2 --dist loadfile tests_browser
+	.venv/bin/pytest -q -n 4 --dist loadfile $(AGAIN) tests tests_colab tests_survival
+	.venv/bin/pytest -q -n 2 --dist loadfile $(AGAIN) tests_browser
 
 # make bench    measure against peers, and write benchmarks/RESULTS.md
 bench:

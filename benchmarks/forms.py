@@ -18,7 +18,7 @@ from benchmarks.lab import OURS, THEIRS, Server, ours, plain
 from benchmarks.rows import row
 from playwright.sync_api import Browser, Page, sync_playwright
 
-__all__ = ["forms_rows"]
+__all__ = ["find_chromium", "forms_rows", "without_ownlab"]
 
 CELLS, EACH = 500, 5
 FORM = """\
@@ -51,13 +51,13 @@ def forms_rows(rounds: int) -> list[dict[str, Any]]:
     rounds = max(1, rounds // 3)
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
-        _without_us(folders[1])
+        without_ownlab(folders[1])
         servers = []
         for folder, start, kernel in ((folders[0], ours, OURS), (folders[1], plain, THEIRS)):
             (folder / "many.ipynb").write_text(json.dumps(_notebook(kernel)), encoding="utf-8")
             servers.append(stack.enter_context(start(folder)))
         playwright = stack.enter_context(sync_playwright())
-        browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         stack.callback(browser.close)
         _pair(browser, servers)  # it fills caches
         taken = [_pair(browser, servers) for _ in range(rounds)]
@@ -113,13 +113,15 @@ def _notebook(kernel: str) -> dict[str, Any]:
     return {"cells": cells, "metadata": {"kernelspec": spec}, "nbformat": 4, "nbformat_minor": 5}
 
 
-def _without_us(folder: Path) -> None:
+def without_ownlab(folder: Path) -> None:
+    """Switch our extension off for a plain server of this folder, if its environment has it."""
     (folder / "config" / "labconfig").mkdir(parents=True)
     disabled = {"disabledExtensions": {"ownlab": True}}
     (folder / "config" / "labconfig" / "page_config.json").write_text(json.dumps(disabled))
 
 
-def _chromium() -> str:
+def find_chromium() -> str:
+    """Return the path of the system's Chromium."""
     path = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if path is None:
         raise SystemExit("Chromium is not installed")

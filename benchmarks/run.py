@@ -32,6 +32,7 @@ TRIVIAL = "import click\n@click.command()\ndef cli():\n    '''A trivial program.
 GROUPS = {
     "cli": "",
     "lab": "benchmarks.lab:lab_rows",
+    "page": "benchmarks.page:page_rows",
     "journal": "benchmarks.journal:journal_rows",
     "edits": "benchmarks.edits:edits_rows",
     "runs": "benchmarks.runs:runs_rows",

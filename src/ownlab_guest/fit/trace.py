@@ -56,7 +56,6 @@ def trace_step(
         cuda_semantics,
         dispatch_trace,
         model_loader,
-        quantization,
         recurrent_layers,
         tensor_values,
         training_step,
@@ -67,12 +66,7 @@ def trace_step(
         warnings.simplefilter("ignore")
         with tensor_values.GuessingMode(mode) as guessed:
             built = (build or model_loader.build)(request)
-        model, left_out = training_step.unwrap(built.model)
-        built = built._replace(model=model)
-        if request.checkpointing:
-            training_step.enable_checkpointing(built.model)
-        convert_weights(built.model, request)
-        adapt_model(built.model, request)
+        built, left_out = _prepare(built, request)
         inputs = training_step.to_device(built.inputs, "cpu", request)
         instead = cuda_semantics.common_operations() if data else cuda_semantics.operations(request.card)
         trace = dispatch_trace.TracingMode(built.model, request, instead, mode, guessed.values)
@@ -96,18 +90,30 @@ def trace_step(
         "optimizer_arguments": trace.optimizer_arguments,
         **trace.stream.answer(),
         "marks": trace.marks,
-        "guesses": list(
-            dict.fromkeys(
-                guessed.guesses.messages
-                + trace.guesses.messages
-                + training_step.optimizer_notes(request)
-                + quantization.quantization_notes(request)
-                + left_out
-            )
-        ),
+        "guesses": _notes(request, guessed.guesses.messages + trace.guesses.messages, left_out),
         "torch": torch.__version__,
         **_sizes(inputs),
     }
+
+
+def _prepare(built: Any, request: Request) -> Tuple[Any, List[str]]:
+    """The model as it is trained: unwrapped, with the request's weights and adapters; and what was left out."""
+    from ownlab_guest.fit import training_step
+
+    model, left_out = training_step.unwrap(built.model)
+    if request.checkpointing:
+        training_step.enable_checkpointing(model)
+    convert_weights(model, request)
+    adapt_model(model, request)
+    return built._replace(model=model), left_out
+
+
+def _notes(request: Request, guesses: List[str], left_out: List[str]) -> List[str]:
+    """What the prediction assumes, each once: guessed values, the optimizer's and the weights' rules, and what was left out."""
+    from ownlab_guest.fit import quantization, training_step
+
+    rules = training_step.optimizer_notes(request) + quantization.quantization_notes(request)
+    return list(dict.fromkeys(guesses + rules + left_out))
 
 
 def _record_steps(trace: Any, step: Callable[[], None], count: int) -> None:

@@ -14,7 +14,7 @@ from ownlab.errors import UsageError
 from ownlab.text import text
 
 if TYPE_CHECKING:
-    from ownlab.instruments.why.records import Evidence
+    from ownlab.instruments.why.records import Evidence, Explanation
 
 __all__ = ["command"]
 
@@ -31,6 +31,7 @@ class Options(NamedTuple):
     save: Path | None
     chart: Path | None
     explain: str | None
+    nccl: tuple[str, ...]
     as_json: bool
 
 
@@ -50,6 +51,12 @@ class Options(NamedTuple):
     metavar="FILE",
     help="Draw a typical step into FILE.png, .svg or .html.",
 )
+@click.option(
+    "--nccl",
+    multiple=True,
+    metavar="LOG",
+    help="Say what NCCL chose, and what is wrong with it, from a log of NCCL_DEBUG=INFO; repeat it for several files.",
+)
 @click.option("--explain", metavar="CODE", help="Explain a finding by its code; `all` lists every code.")
 @json_option
 def command(**given: Any) -> None:
@@ -62,11 +69,16 @@ def command(**given: Any) -> None:
 
     With --json the output of the script goes to stderr, so that stdout has the document alone.
 
+    Without a command, --nccl explains a log: ownlab why --nccl nccl.log.
+
     The exit code is that of the script; 0 if it was ended by --steps or --seconds.
     """
     options = Options(**given)
     if options.explain is not None:
         _show_pages(options.explain, options.as_json)
+        return
+    if options.nccl:
+        _explain_logs(options)
         return
     if not options.script:
         raise UsageError(
@@ -80,6 +92,16 @@ def command(**given: Any) -> None:
     evidence = _evidence(options)
     _show(evidence, options)
     click.get_current_context().exit(evidence.exit_code or 0 if not _is_saved(options.script) else 0)
+
+
+def _explain_logs(options: Options) -> None:
+    if options.script or options.steps or options.seconds or options.save or options.chart:
+        raise UsageError(
+            text("--nccl reads logs alone: leave out the command, --steps, --seconds, --save and --chart.")
+        )
+    from ownlab.instruments.why.nccl.explanation import explain_nccl, read_nccl_logs
+
+    _print(explain_nccl(read_nccl_logs(options.nccl)), options)
 
 
 def _is_saved(script: tuple[str, ...]) -> bool:
@@ -135,6 +157,12 @@ def _show(evidence: Evidence, options: Options) -> None:
         from ownlab.render.charts import save_chart
 
         save_chart(step_chart(explanation), options.chart)
+    _print(explanation, options)
+    if options.save is not None and not options.as_json:
+        click.echo(text("Evidence saved to {path}. Show it again: ownlab why {path}", path=options.save))
+
+
+def _print(explanation: Explanation, options: Options) -> None:
     if options.as_json:
         from ownlab.render.documents import echo_record
 
@@ -144,18 +172,16 @@ def _show(evidence: Evidence, options: Options) -> None:
     from ownlab.render.console import console
 
     show_explanation(explanation, console())
-    if options.save is not None:
-        click.echo(text("Evidence saved to {path}. Show it again: ownlab why {path}", path=options.save))
 
 
 def _show_pages(code: str, as_json: bool) -> None:
+    from ownlab.instruments.why.causes import CAUSES, find_cause
     from ownlab.instruments.why.rule import CauseList, CausePage
-    from ownlab.instruments.why.rules import RULES, find_rule
     from ownlab.instruments.why.terminal import show_rule_list, show_rule_page
     from ownlab.render.console import console
     from ownlab.render.documents import echo_record
 
-    rules = RULES if code == "all" else (find_rule(code.lower()),)
+    rules = CAUSES if code == "all" else (find_cause(code.lower()),)
     if as_json:
         pages = tuple(CausePage.of(rule) for rule in rules)
         echo_record(CauseList(pages) if code == "all" else pages[0])

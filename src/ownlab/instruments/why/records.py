@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ownlab.instruments.why.nccl.records import NcclLog
+
 __all__ = [
     "EVIDENCE_FORMAT",
     "Call",
@@ -274,3 +276,4 @@ class Explanation(Struct, frozen=True):
     ranks: int
     step: StepTimes | None = None
     lanes: tuple[Lane, ...] = ()
+    nccl: NcclLog | None = None  # of --nccl

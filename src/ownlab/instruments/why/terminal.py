@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 
 from rich.console import Console
 from rich.text import Text
 
 from ownlab.instruments.why.formatting import NAMES, format_band, format_ms, format_place, format_share
+from ownlab.instruments.why.nccl.terminal import show_connections
 from ownlab.instruments.why.records import Explanation, Finding, Lane
-from ownlab.instruments.why.rule import Rule
-from ownlab.render.console import labelled
+from ownlab.instruments.why.rule import Cause
+from ownlab.render.console import labelled, show_page
 from ownlab.text import facts, text
 
 __all__ = ["GLYPHS", "show_explanation", "show_rule_list", "show_rule_page"]
 
 _LABEL_WIDTH = 9
-_PAGE_WIDTH = 100
 _LANE_WIDTH = 64
 _NARROWEST_LANE = 20
 # Distinguishable without colours, too.
@@ -48,6 +47,8 @@ def show_explanation(explanation: Explanation, out: Console) -> None:
     if any(lane.segments for lane in explanation.lanes):
         out.print()
         _show_lanes(explanation.lanes, out)
+    if explanation.nccl is not None:
+        show_connections(explanation.nccl, out)
     for finding in explanation.findings:
         out.print()
         _show_finding(finding, explanation, out)
@@ -111,9 +112,11 @@ def _cells(lane: Lane, end: float, width: int) -> list[str]:
 
 def _show_finding(finding: Finding, explanation: Explanation, out: Console) -> None:
     cost = text("{cost} ({share})", cost=format_ms(finding.cost_ms), share=format_share(finding.share))
-    head = cost if finding.cost_ms else text("cost unknown")
+    head = cost if finding.cost_ms else text("cost unknown") if explanation.nccl is None else ""
     style = "bold red" if finding.share >= 0.2 else "bold yellow" if finding.cost_ms else "bold cyan"
-    out.print(Text.assemble((f"{head}  ", style), (finding.title, "bold"), (f"  [{finding.code}]", "dim")))
+    out.print(
+        Text.assemble((f"{head}  " if head else "", style), (finding.title, "bold"), (f"  [{finding.code}]", "dim"))
+    )
     if finding.where is not None:
         labelled(out, text("where"), format_place(finding.where), width=_LABEL_WIDTH)
     for number, line in enumerate(finding.evidence):
@@ -139,21 +142,12 @@ def _worth(after: tuple[float, float], step_ms: float) -> str:
     )
 
 
-def show_rule_page(rule: type[Rule], out: Console) -> None:
+def show_rule_page(rule: type[Cause], out: Console) -> None:
     """Print the page of one rule."""
-    from rich.markdown import Markdown  # slow to import
-
-    out.print(Text.assemble((rule.code, "bold"), f"  {rule.title}"))
-    out.print()
-    page = Console(
-        file=io.StringIO(), width=min(out.width, _PAGE_WIDTH), force_terminal=out.is_terminal, no_color=out.no_color
-    )
-    with page.capture() as captured:
-        page.print(Markdown(rule.page()))
-    out.print(Text.from_ansi("\n".join(line.rstrip() for line in captured.get().splitlines())), soft_wrap=True)
+    show_page(Text.assemble((rule.code, "bold"), f"  {rule.title}"), rule.page(), out)
 
 
-def show_rule_list(rules: Iterable[type[Rule]], out: Console) -> None:
+def show_rule_list(rules: Iterable[type[Cause]], out: Console) -> None:
     """Print all rules, one line each."""
     listed = list(rules)
     width = max(len(rule.code) for rule in listed) + 2

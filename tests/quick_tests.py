@@ -49,6 +49,7 @@ PATHS = (
     "instruments/top/test_recording.py",
     "instruments/why/test_cli.py",
     "instruments/why/test_planted.py",
+    "instruments/why/trace/test_torch_traces.py",
     "lab/environments/test_registry.py",
     "lab/environments/test_uv.py",
     "lab/forms/test_page.py",

@@ -6,11 +6,12 @@ from ownlab.errors import UsageError
 from ownlab.instruments.why.nccl.explanation import NCCL_RULES
 from ownlab.instruments.why.rule import Cause
 from ownlab.instruments.why.rules import RULES
+from ownlab.instruments.why.trace.rules import TRACE_RULES
 from ownlab.text import text
 
 __all__ = ["CAUSES", "find_cause"]
 
-CAUSES: tuple[type[Cause], ...] = (*RULES, *NCCL_RULES)
+CAUSES: tuple[type[Cause], ...] = (*RULES, *TRACE_RULES, *NCCL_RULES)
 
 
 def find_cause(code: str) -> type[Cause]:

@@ -31,6 +31,7 @@ class Options(NamedTuple):
     save: Path | None
     chart: Path | None
     explain: str | None
+    trace: str | None
     nccl: tuple[str, ...]
     as_json: bool
 
@@ -51,6 +52,7 @@ class Options(NamedTuple):
     metavar="FILE",
     help="Draw a typical step into FILE.png, .svg or .html.",
 )
+@click.option("--trace", metavar="FILE", help="Explain a trace of torch.profiler (.json or .json.gz).")
 @click.option(
     "--nccl",
     multiple=True,
@@ -69,7 +71,7 @@ def command(**given: Any) -> None:
 
     With --json the output of the script goes to stderr, so that stdout has the document alone.
 
-    Without a command, --nccl explains a log: ownlab why --nccl nccl.log.
+    Without a command, --trace explains a trace of torch.profiler, and --nccl a log of NCCL: ownlab why --nccl nccl.log.
 
     The exit code is that of the script; 0 if it was ended by --steps or --seconds.
     """
@@ -77,28 +79,38 @@ def command(**given: Any) -> None:
     if options.explain is not None:
         _show_pages(options.explain, options.as_json)
         return
-    if options.nccl:
-        _explain_logs(options)
+    if options.chart is not None:
+        from ownlab.render.charts import check_chart_file
+
+        check_chart_file(options.chart)  # before a run of minutes
+    if options.nccl or options.trace is not None:
+        _explain_file(options)
         return
     if not options.script:
         raise UsageError(
             text("Missing argument: the command that trains, or saved evidence."),
             hint=text("For example: ownlab why python train.py"),
         )
-    if options.chart is not None:
-        from ownlab.render.charts import check_chart_file
-
-        check_chart_file(options.chart)  # before a run of minutes
     evidence = _evidence(options)
     _show(evidence, options)
     click.get_current_context().exit(evidence.exit_code or 0 if not _is_saved(options.script) else 0)
 
 
-def _explain_logs(options: Options) -> None:
-    if options.script or options.steps or options.seconds or options.save or options.chart:
+def _explain_file(options: Options) -> None:
+    """Explain a trace or logs, which are there already: no command runs."""
+    if options.script or options.steps or options.seconds or options.save or (options.nccl and options.trace):
         raise UsageError(
-            text("--nccl reads logs alone: leave out the command, --steps, --seconds, --save and --chart.")
+            text("--trace and --nccl explain a file alone: leave out the command, --steps, --seconds and --save.")
         )
+    if options.trace is not None:
+        from ownlab.instruments.why.trace.explanation import explain_trace
+
+        explanation = explain_trace(options.trace)
+        _draw(explanation, options)
+        _print(explanation, options)
+        return
+    if options.chart is not None:
+        raise UsageError(text("--nccl has no picture: leave out --chart."))
     from ownlab.instruments.why.nccl.explanation import explain_nccl, read_nccl_logs
 
     _print(explain_nccl(read_nccl_logs(options.nccl)), options)
@@ -152,14 +164,18 @@ def _show(evidence: Evidence, options: Options) -> None:
     from ownlab.instruments.why.explanation import explain
 
     explanation = explain(evidence)
+    _draw(explanation, options)
+    _print(explanation, options)
+    if options.save is not None and not options.as_json:
+        click.echo(text("Evidence saved to {path}. Show it again: ownlab why {path}", path=options.save))
+
+
+def _draw(explanation: Explanation, options: Options) -> None:
     if options.chart is not None:
         from ownlab.instruments.why.step_chart import step_chart
         from ownlab.render.charts import save_chart
 
         save_chart(step_chart(explanation), options.chart)
-    _print(explanation, options)
-    if options.save is not None and not options.as_json:
-        click.echo(text("Evidence saved to {path}. Show it again: ownlab why {path}", path=options.save))
 
 
 def _print(explanation: Explanation, options: Options) -> None:

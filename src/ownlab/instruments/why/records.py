@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ownlab.instruments.why.nccl.records import NcclLog
+from ownlab.instruments.why.trace.records import TraceSummary
 
 __all__ = [
     "EVIDENCE_FORMAT",
@@ -247,6 +248,7 @@ class StepTimes(Struct, frozen=True):
     step_ms_quartiles: tuple[float, float]
     training_ms: float  # forward, backward and optimizer, as the host sees them
     parts_ms: dict[str, float]
+    gpu_ms: float | None = None  # how long the GPU works in it; None if that was not measured
 
 
 class Segment(Struct, frozen=True):
@@ -277,3 +279,4 @@ class Explanation(Struct, frozen=True):
     step: StepTimes | None = None
     lanes: tuple[Lane, ...] = ()
     nccl: NcclLog | None = None  # of --nccl
+    trace: TraceSummary | None = None  # of --trace

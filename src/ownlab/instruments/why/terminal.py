@@ -11,6 +11,7 @@ from ownlab.instruments.why.formatting import NAMES, format_band, format_ms, for
 from ownlab.instruments.why.nccl.terminal import show_connections
 from ownlab.instruments.why.records import Explanation, Finding, Lane
 from ownlab.instruments.why.rule import Cause
+from ownlab.instruments.why.trace.terminal import show_trace
 from ownlab.render.console import labelled, show_page
 from ownlab.text import facts, text
 
@@ -34,6 +35,7 @@ GLYPHS = {
     "copy": ("c", "yellow"),
     "gc": ("g", "magenta"),
     "cache": ("e", "magenta"),
+    "kernel": ("█", "green"),
     "other": ("-", "default"),
 }
 
@@ -49,6 +51,8 @@ def show_explanation(explanation: Explanation, out: Console) -> None:
         _show_lanes(explanation.lanes, out)
     if explanation.nccl is not None:
         show_connections(explanation.nccl, out)
+    if explanation.trace is not None:
+        show_trace(explanation.trace, out)
     for finding in explanation.findings:
         out.print()
         _show_finding(finding, explanation, out)

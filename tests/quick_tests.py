@@ -48,6 +48,7 @@ PATHS = (
     "instruments/top/test_process_sampler.py",
     "instruments/top/test_recording.py",
     "instruments/why/test_cli.py",
+    "instruments/why/test_notebook.py",
     "instruments/why/test_planted.py",
     "instruments/why/trace/test_torch_traces.py",
     "lab/environments/test_registry.py",

@@ -15,7 +15,7 @@ from ownlab.instruments.why.trace.terminal import show_trace
 from ownlab.render.console import labelled, show_page
 from ownlab.text import facts, text
 
-__all__ = ["GLYPHS", "show_explanation", "show_rule_list", "show_rule_page"]
+__all__ = ["GLYPHS", "show_explanation", "show_lanes", "show_rule_list", "show_rule_page"]
 
 _LABEL_WIDTH = 9
 _LANE_WIDTH = 64
@@ -40,15 +40,15 @@ GLYPHS = {
 }
 
 
-def show_explanation(explanation: Explanation, out: Console) -> None:
-    """Print an explanation."""
+def show_explanation(explanation: Explanation, out: Console, *, lanes: bool = True) -> None:
+    """Print an explanation; without the picture where a better one is shown."""
     out.print(Text(explanation.sentence, style="bold"))
     if explanation.step is not None:
         out.print()
         _show_parts(explanation, out)
-    if any(lane.segments for lane in explanation.lanes):
+    if lanes and any(lane.segments for lane in explanation.lanes):
         out.print()
-        _show_lanes(explanation.lanes, out)
+        show_lanes(explanation.lanes, out)
     if explanation.nccl is not None:
         show_connections(explanation.nccl, out)
     if explanation.trace is not None:
@@ -75,7 +75,8 @@ def _show_parts(explanation: Explanation, out: Console) -> None:
     out.print(Text.assemble((head, "dim"), facts(*parts)))
 
 
-def _show_lanes(lanes: Iterable[Lane], out: Console) -> None:
+def show_lanes(lanes: Iterable[Lane], out: Console) -> None:
+    """Print the picture of a typical step in characters."""
     drawn = [lane for lane in lanes if lane.segments]
     end = max(lane.segments[-1].end_ms for lane in drawn)
     label = max(len(lane.name) for lane in drawn)

@@ -47,6 +47,7 @@ PATHS = (
     "instruments/top/test_nvml_child.py",
     "instruments/top/test_process_sampler.py",
     "instruments/top/test_recording.py",
+    "instruments/why/attach/test_running_processes.py",
     "instruments/why/test_cli.py",
     "instruments/why/test_notebook.py",
     "instruments/why/test_planted.py",

@@ -16,6 +16,7 @@ import tempfile
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from ownlab_guest.kernel import host_records
+from ownlab_guest.kernel.fit import strip_colours
 from ownlab_guest.text import text
 from ownlab_guest.why.code_session import AlreadyMeasuring, measuring
 
@@ -40,7 +41,8 @@ class Explained:
     def __init__(self, answer: Dict[str, Any], result: Any = None) -> None:
         self.record = host_records.decode_record(answer["record"])
         self.result = result
-        self._text, self._lanes, self._chart = answer["text"], answer["lanes"], answer["chart"]
+        self._text, self._chart = answer["text"], answer["chart"]
+        self._lanes = strip_colours(answer["lanes"])  # as the text of a picture
 
     def report(self) -> None:
         """Print everything as text."""

@@ -20,6 +20,8 @@ __all__ = ["command"]
 
 # Steps that are measured if nothing is said: enough for a stable mean, and then the script runs on undisturbed.
 _STEPS = 200
+# How long a process is looked at.
+_ATTACHED_SECONDS = 10.0
 
 
 class Options(NamedTuple):
@@ -31,6 +33,7 @@ class Options(NamedTuple):
     save: Path | None
     chart: Path | None
     explain: str | None
+    pid: int | None
     trace: str | None
     nccl: tuple[str, ...]
     as_json: bool
@@ -39,7 +42,12 @@ class Options(NamedTuple):
 @click.command("why", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…|FILE]")
 @click.option("--steps", type=click.IntRange(min=5), metavar="N", help="Measure N steps, then end the script.")
-@click.option("--seconds", type=click.FloatRange(min=1), metavar="S", help="End the script after S seconds.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    metavar="S",
+    help="End the script after S seconds; with --pid: look for S seconds (10).",
+)
 @click.option(
     "--save",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -51,6 +59,9 @@ class Options(NamedTuple):
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Draw a typical step into FILE.png, .svg or .html.",
+)
+@click.option(
+    "--pid", type=click.IntRange(min=1), metavar="PID", help="Look at a process that already runs, from outside."
 )
 @click.option("--trace", metavar="FILE", help="Explain a trace of torch.profiler (.json or .json.gz).")
 @click.option(
@@ -71,7 +82,8 @@ def command(**given: Any) -> None:
 
     With --json the output of the script goes to stderr, so that stdout has the document alone.
 
-    Without a command, --trace explains a trace of torch.profiler, and --nccl a log of NCCL: ownlab why --nccl nccl.log.
+    Without a command, --pid explains a process that already runs, --trace a trace of torch.profiler, and --nccl a log
+    of NCCL: ownlab why --nccl nccl.log.
 
     The exit code is that of the script; 0 if it was ended by --steps or --seconds.
     """
@@ -83,8 +95,8 @@ def command(**given: Any) -> None:
         from ownlab.render.charts import check_chart_file
 
         check_chart_file(options.chart)  # before a run of minutes
-    if options.nccl or options.trace is not None:
-        _explain_file(options)
+    if _others(options):
+        _explain_other(options)
         return
     if not options.script:
         raise UsageError(
@@ -96,24 +108,38 @@ def command(**given: Any) -> None:
     click.get_current_context().exit(evidence.exit_code or 0 if not _is_saved(options.script) else 0)
 
 
-def _explain_file(options: Options) -> None:
-    """Explain a trace or logs, which are there already: no command runs."""
-    if options.script or options.steps or options.seconds or options.save or (options.nccl and options.trace):
+def _explain_other(options: Options) -> None:
+    """Explain a process, a trace or logs, which are there already: no command is run."""
+    if options.script or options.steps or options.save or len(_others(options)) > 1:
         raise UsageError(
-            text("--trace and --nccl explain a file alone: leave out the command, --steps, --seconds and --save.")
+            text("{option} stands alone: leave out the command, --steps and --save.", option=_others(options)[0])
         )
-    if options.trace is not None:
+    if options.seconds and options.pid is None:
+        raise UsageError(text("--seconds says how long a command or --pid is measured; leave it out."))
+    if options.chart is not None and options.trace is None:
+        raise UsageError(text("{option} has no picture: leave out --chart.", option=_others(options)[0]))
+    if options.pid is not None:
+        from ownlab.instruments.why.attach.explanation import explain_process
+        from ownlab.render.console import working
+
+        with working(text("Looking at process {pid}", pid=options.pid)):
+            explanation = explain_process(options.pid, options.seconds or _ATTACHED_SECONDS)
+    elif options.trace is not None:
         from ownlab.instruments.why.trace.explanation import explain_trace
 
         explanation = explain_trace(options.trace)
         _draw(explanation, options)
-        _print(explanation, options)
-        return
-    if options.chart is not None:
-        raise UsageError(text("--nccl has no picture: leave out --chart."))
-    from ownlab.instruments.why.nccl.explanation import explain_nccl, read_nccl_logs
+    else:
+        from ownlab.instruments.why.nccl.explanation import explain_nccl, read_nccl_logs
 
-    _print(explain_nccl(read_nccl_logs(options.nccl)), options)
+        explanation = explain_nccl(read_nccl_logs(options.nccl))
+    _print(explanation, options)
+
+
+def _others(options: Options) -> list[str]:
+    """The options that name something else than a command."""
+    given = {"--pid": options.pid, "--trace": options.trace, "--nccl": options.nccl or None}
+    return [name for name, value in given.items() if value is not None]
 
 
 def _is_saved(script: tuple[str, ...]) -> bool:

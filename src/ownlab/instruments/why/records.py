@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ownlab.instruments.why.attach.records import Observed
 from ownlab.instruments.why.nccl.records import NcclLog
 from ownlab.instruments.why.trace.records import TraceSummary
 
@@ -280,3 +281,4 @@ class Explanation(Struct, frozen=True):
     lanes: tuple[Lane, ...] = ()
     nccl: NcclLog | None = None  # of --nccl
     trace: TraceSummary | None = None  # of --trace
+    observed: Observed | None = None  # of --pid

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
+from ownlab.instruments.why.attach.terminal import show_processes
 from ownlab.instruments.why.formatting import NAMES, format_band, format_ms, format_place, format_share
 from ownlab.instruments.why.nccl.terminal import show_connections
 from ownlab.instruments.why.records import Explanation, Finding, Lane
@@ -51,6 +52,8 @@ def show_explanation(explanation: Explanation, out: Console, *, lanes: bool = Tr
         show_lanes(explanation.lanes, out)
     if explanation.nccl is not None:
         show_connections(explanation.nccl, out)
+    if explanation.observed is not None:
+        show_processes(explanation.observed, out)
     if explanation.trace is not None:
         show_trace(explanation.trace, out)
     for finding in explanation.findings:
@@ -117,7 +120,7 @@ def _cells(lane: Lane, end: float, width: int) -> list[str]:
 
 def _show_finding(finding: Finding, explanation: Explanation, out: Console) -> None:
     cost = text("{cost} ({share})", cost=format_ms(finding.cost_ms), share=format_share(finding.share))
-    head = cost if finding.cost_ms else text("cost unknown") if explanation.nccl is None else ""
+    head = cost if finding.cost_ms else _head_without_cost(finding, explanation)
     style = "bold red" if finding.share >= 0.2 else "bold yellow" if finding.cost_ms else "bold cyan"
     out.print(
         Text.assemble((f"{head}  " if head else "", style), (finding.title, "bold"), (f"  [{finding.code}]", "dim"))
@@ -135,6 +138,12 @@ def _show_finding(finding: Finding, explanation: Explanation, out: Console) -> N
             out.print(Text(" " * (_LABEL_WIDTH + 2) + line, style=color), no_wrap=True, overflow="ignore", crop=False)
     if finding.step_ms_after is not None and explanation.step is not None:
         labelled(out, text("worth"), _worth(finding.step_ms_after, explanation.step.step_ms), width=_LABEL_WIDTH)
+
+
+def _head_without_cost(finding: Finding, explanation: Explanation) -> str:
+    if explanation.nccl is not None:
+        return ""  # a log has no times
+    return format_share(finding.share) if finding.share else text("cost unknown")
 
 
 def _worth(after: tuple[float, float], step_ms: float) -> str:

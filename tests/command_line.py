@@ -21,7 +21,7 @@ import pytest
 Ownlab = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ownlab() -> Ownlab:
     """Run `ownlab ARGUMENTS`, with additional environment variables and standard input."""
 

@@ -1,4 +1,6 @@
-"""Training loops with one planted cause each: `python planted_loops.py CAUSE`. Run in the interpreter that has torch.
+"""Training loops with one planted cause each: `python planted_loops.py CAUSE…`. Run in the interpreter that has torch.
+
+Of several causes each runs in a fork, one after the other: importing torch takes longer than any of them. "PID CAUSE" is printed for each.
 
 Waiting is a sleep and computing is CPU time of the thread, so that the load of the machine changes neither. It does change how
 long computing takes: where a sleep is to dominate, there is little to compute.
@@ -207,5 +209,21 @@ def frozen_batch_norm() -> None:
         optimizer.step()
 
 
+def run_forked(causes: list[str]) -> None:
+    for cause in causes:
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            globals()[cause]()
+            return  # and so to the end of the program, as if it ran alone
+        _, status = os.waitpid(pid, 0)
+        if status:
+            sys.exit(f"{cause} ended with {os.waitstatus_to_exitcode(status)}")
+        sys.stdout.write(f"{pid} {cause}\n")
+
+
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    if len(sys.argv) > 2:
+        run_forked(sys.argv[1:])
+    else:
+        globals()[sys.argv[1]]()

@@ -1,4 +1,7 @@
-"""Distributed training loops with one planted cause each: `torchrun … planted_ranks.py CAUSE`, two ranks over gloo."""
+"""Distributed training loops with one planted cause each: `torchrun … planted_ranks.py CAUSE`, two ranks over gloo.
+
+`planted_ranks.py forked FOLDER CAUSE…` forks the ranks itself, after one import of torch, and prints "PID CAUSE" for each.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ STEPS = 30
 
 def train(*, slow_rank: int | None = None, accumulate: int = 1, **options: Any) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    store = os.environ.get("PLANTED_STORE")
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", store=dist.FileStore(store, world) if store else None, rank=rank, world_size=world)
     try:
         model = DistributedDataParallel(torch.nn.Linear(512, 512), **options)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -61,8 +66,28 @@ def spawned(rank: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
+def run_forked(folder: str, causes: list[str]) -> None:
+    for cause in causes:
+        ranks = []
+        sys.stdout.flush()
+        for rank in range(2):
+            pid = os.fork()
+            if pid == 0:
+                os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "PLANTED_STORE": f"{folder}/{cause}"}
+                globals()[cause]()
+                return
+            ranks.append(pid)
+        for pid in ranks:
+            _, status = os.waitpid(pid, 0)
+            if status:
+                sys.exit(f"{cause} ended with {os.waitstatus_to_exitcode(status)}")
+            sys.stdout.write(f"{pid} {cause}\n")
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "spawned":
+    if sys.argv[1] == "forked":
+        run_forked(sys.argv[2], sys.argv[3:])
+    elif sys.argv[1] == "spawned":
         torch.multiprocessing.spawn(spawned, args=(sys.argv[2],), nprocs=2)
     else:
         globals()[sys.argv[1]]()

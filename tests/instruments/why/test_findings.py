@@ -107,6 +107,14 @@ def test_slow_preparing() -> None:
     assert only(explanation, "slow-preparing").where == Place(FILE, 11, "Images.__getitem__")
 
 
+def test_waiting_for_a_core_that_the_kernel_does_not_count_is_not_reading() -> None:
+    run = process(data_ms=290, cores=2, loaders=(loader(num_workers=2, pids=(200, 201)),), forward_ms=10)
+    busy = codes(explained(run, workers=workers(2, 600, cpu=25, blocked=29, queue=546)))
+    assert "slow-reading" not in busy
+    assert "slow-preparing" in busy
+    assert "slow-reading" in codes(explained(run, workers=workers(2, 600, cpu=25, blocked=300, queue=275)))
+
+
 def test_slow_transfer() -> None:
     made = workers(2, 100, cpu=4)
     run = process(data_ms=30, loaders=(loader(num_workers=2, pids=(200, 201)),), **TRAINING)

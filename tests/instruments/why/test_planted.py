@@ -8,26 +8,64 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.command_line import Ownlab
+
+from ownlab.instruments.why.collection import load_evidence
+from ownlab.instruments.why.explanation import explain as explain_evidence
+from ownlab.instruments.why.records import Evidence
+from ownlab.json_encoding import encode_json
 
 LOOPS = Path(__file__).with_name("planted_loops.py")
 RANKS = LOOPS.with_name("planted_ranks.py")
 # Causes in the machine, which other tests may produce at the same time.
 AMBIENT = {"busy-machine", "swapping", "cpu-limit", "oversubscribed-threads"}
 
+# One run of `ownlab why` measures them all, each in its own process.
+LOOPS_OF_ONE_PROCESS = (
+    *("no_workers", "no_workers_stream", "few_workers", "few_workers_spawned", "slow_preparing", "workers_restarted"),
+    *("frequent_checkpoints", "slow_logging", "much_validation", "python_metrics", "work_between_steps"),
+    *("garbage_collection", "collate_in_main", "well_used", "frozen_batch_norm"),
+)
+
 Explain = Callable[[str], dict[str, Any]]
 
 
+def measured(ownlab: Ownlab, evidence: Path, *command: str) -> dict[str, Evidence]:
+    """Measure causes that print "PID CAUSE"; return the evidence of each."""
+    ran = ownlab("why", "--json", "--save", str(evidence), *command)
+    assert ran.returncode == 0, ran.stderr
+    pids: dict[str, set[int]] = {}
+    for line in ran.stderr.splitlines():
+        pid, _, cause = line.partition(" ")
+        if pid.isdigit():
+            pids.setdefault(cause, set()).add(int(pid))
+    whole = load_evidence(str(evidence))
+    return {cause: _part(whole, of) for cause, of in pids.items()}
+
+
+def _part(whole: Evidence, pids: set[int]) -> Evidence:
+    """The evidence of some of the processes, and of their workers."""
+    processes = tuple(process for process in whole.processes if process.pid in pids)
+    workers = {pid for process in processes for loader in process.loaders for pid in loader.pids}
+    return replace(whole, processes=processes, workers=tuple(each for each in whole.workers if each.pid in workers))
+
+
+@pytest.fixture(scope="module")
+def loops(ownlab: Ownlab, torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
+    saved = tmp_path_factory.mktemp("loops") / "evidence.json"
+    return measured(ownlab, saved, torch_python, str(LOOPS), *LOOPS_OF_ONE_PROCESS)
+
+
 @pytest.fixture
-def explain(ownlab: Ownlab, torch_python: str, valid: Callable[[str, str], Any]) -> Explain:
-    def run(cause: str) -> dict[str, Any]:
-        ran = ownlab("why", "--json", torch_python, str(LOOPS), cause)
-        assert ran.returncode == 0, ran.stderr
-        explanation = valid(ran.stdout, "why")
+def explain(loops: dict[str, Evidence], valid: Callable[[str, str], Any]) -> Explain:
+    def explained(cause: str) -> dict[str, Any]:
+        assert loops[cause].processes
+        explanation = valid(encode_json(explain_evidence(loops[cause])).decode(), "why")
         assert isinstance(explanation, dict)
         return explanation
 
-    return run
+    return explained
 
 
 def first(explanation: dict[str, Any]) -> dict[str, Any]:
@@ -102,11 +140,17 @@ def test_ranks_that_the_script_spawns_itself_are_compared(ownlab: Ownlab, torch_
     assert first(json.loads(ran.stdout))["code"] == "straggler"
 
 
-def test_accumulation_without_no_sync_is_found(ownlab: Ownlab, torch_python: str) -> None:
-    codes = {finding["code"] for finding in torchrun(ownlab, torch_python, "accumulation")["findings"]}
-    assert "accumulation-without-no-sync" in codes
+@pytest.fixture(scope="module")
+def ranks(ownlab: Ownlab, torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Evidence]:
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [torch_python, str(RANKS), "forked", str(folder), "accumulation", "unused"]
+    return measured(ownlab, folder / "evidence.json", *command)
 
 
-def test_a_search_for_unused_parameters_is_found(ownlab: Ownlab, torch_python: str) -> None:
-    codes = {finding["code"] for finding in torchrun(ownlab, torch_python, "unused")["findings"]}
-    assert "find-unused-parameters" in codes
+@pytest.mark.parametrize(
+    ("cause", "code"), [("accumulation", "accumulation-without-no-sync"), ("unused", "find-unused-parameters")]
+)
+def test_causes_of_ddp_are_found(ranks: dict[str, Evidence], cause: str, code: str) -> None:
+    explanation = explain_evidence(ranks[cause])
+    assert explanation.ranks == 2
+    assert code in {finding.code for finding in explanation.findings}

@@ -1,7 +1,6 @@
 """Starts a guest module by path: `python launch.py probe.torch ARGUMENTS…`, and prints its answer as JSON on stdout.
 
-A module with `stream(arguments)` instead of `answer(arguments)` prints one JSON object per line as soon as it is known. One with
-`main(arguments)` is a program of its own: its streams and its end are its own.
+A module with `stream(arguments)` instead of `answer(arguments)` prints one JSON object per line as soon as it is known.
 
 The interpreter may know nothing of ownlab, so the package is registered from this file's folder without touching
 sys.path (a folder of ours on it could lend our libraries to a foreign interpreter). Whatever libraries print goes to
@@ -49,17 +48,12 @@ def encoded(output: object) -> bytes:
 
 
 def main(argv: List[str]) -> None:
-    """Run the module's `answer(arguments)`, or its `stream(arguments)`, and write what it returns; or its `main(arguments)`."""
+    """Run the module's `answer(arguments)`, or its `stream(arguments)`, and write what it returns."""
     set_alarm()
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     register_package()
     module = importlib.import_module("ownlab_guest." + argv[0])
-    if hasattr(module, "main"):
-        os.dup2(out.fileno(), 1)
-        out.close()
-        module.main(argv[1:])
-        return
     pack_texts = importlib.import_module("ownlab_guest.text").pack_texts
     if hasattr(module, "stream"):
         for each in module.stream(argv[1:]):

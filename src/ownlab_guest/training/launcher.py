@@ -1,4 +1,4 @@
-"""Starts a script by path, in the user's Python: `python launch.py training.launcher FOLDER RANKS [-m] SCRIPT ARGUMENTS…`.
+"""Starts a script by path, in the user's Python: `python launcher.py FOLDER RANKS [-m] SCRIPT ARGUMENTS…`.
 
 With one rank the script runs in this process, as `python SCRIPT` would run it. With several, torchrun starts them; its own
 messages are written to FOLDER/launcher.log, and the ranks that failed to FOLDER/failures.json.
@@ -12,9 +12,24 @@ import time
 from typing import Dict, List, Tuple
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+GUEST = os.path.dirname(HERE)
 
 NO_TORCH = 78  # EX_CONFIG of sysexits.h
 SIGNALLED = 128  # plus the signal: the exit code of shells
+
+
+def register_package() -> None:
+    """Make `import ownlab_guest.…` work without a folder of ours on sys.path."""
+    if sys.path and os.path.abspath(sys.path[0]) == HERE:
+        del sys.path[0]  # Python put this script's folder there
+    spec = importlib.util.spec_from_file_location(
+        "ownlab_guest", os.path.join(GUEST, "__init__.py"), submodule_search_locations=[GUEST]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError("there is no guest package in " + GUEST)
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["ownlab_guest"] = package
+    spec.loader.exec_module(package)
 
 
 def run_ranks(folder: str, ranks: int, script: List[str]) -> int:
@@ -75,6 +90,7 @@ def write_failures(folder: str, failures: Dict[int, Tuple[int, int]]) -> None:
 
 def main(arguments: List[str]) -> None:
     folder, ranks, script = arguments[0], int(arguments[1]), arguments[2:]
+    register_package()
     from ownlab_guest.kernel.activation import activate
     from ownlab_guest.kernel.launch import end_with_parent, keep_lock
 
@@ -89,3 +105,7 @@ def main(arguments: List[str]) -> None:
     from ownlab_guest.training.rank import run_script
 
     run_script(folder, 0, script)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -47,7 +47,7 @@ __all__ = [
 
 _GUEST = Path(__file__).resolve().parents[3] / "ownlab_guest"
 _LAUNCH = _GUEST / "kernel" / "launch.py"
-_LAUNCH_MODULE = _GUEST / "launch.py"
+_LAUNCH_SCRIPT = _GUEST / "training" / "launcher.py"
 # A socket's path has at most 107 bytes (unix(7)); this leaves room for our file names.
 _LONGEST_HOME = 80
 # Seconds in which a kernel that cannot work (no ipykernel, a broken environment) has failed.
@@ -118,7 +118,7 @@ def make_script_plan(
         env,
         hides_others=True,
         runtime=runtime,
-        argv=[kind.python, str(_LAUNCH_MODULE), "training.launcher", folder, str(ranks), *script],
+        argv=[kind.python, str(_LAUNCH_SCRIPT), folder, str(ranks), *script],
         cwd=cwd,
         connection=new_connection(),
         notebook=name,

@@ -145,7 +145,7 @@ def _check_members(file: BinaryIO, shard: Shard, index: ShardIndex, problems: "L
             message = text("{sample} in {name} is damaged.", sample=sample.name, name=shard.name)
             problems.append(Problem(shard.name, "sample", message, sample.name))
     if (tar_is_damaged or file.read() != tar_members.END) and not damaged:
-        message = text("{name} is no whole tar: bytes between its members have changed.", name=shard.name)
+        message = text("{name} is damaged: bytes between the members of the tar archive have changed.", name=shard.name)
         problems.append(Problem(shard.name, "tar", message))
     return damaged
 

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 GUEST = os.path.dirname(HERE)
 
-NO_TORCH = 78  # EX_CONFIG of sysexits.h
+NO_TORCH = 4  # of `ownlab`: the interpreter cannot be used
 SIGNALLED = 128  # plus the signal: the exit code of shells
 
 

@@ -53,8 +53,10 @@ def resolve(argument: str, context: Context) -> Collection:
     if module:
         found: Collection = importlib.import_module(module).resolve(argument, context)
         return found
+    if argument.endswith((".txt", ".lst", ".list")):
+        raise UsageError(text("The list of sources {path} does not exist.", path=argument))
     raise UsageError(
-        text("{argument!r} is no source of data.", argument=argument[:200]),
+        text("Unknown source of data: {argument!r}.", argument=argument[:200]),
         hint=text(
             "A source is an http(s) address, hf://datasets/OWNER/NAME, a link of Google Drive, or a text file with one source per line."
         ),

@@ -57,7 +57,7 @@ class GraphicsLibraries(CauseRule):
                 "The display server finds no usable driver, or the driver's X module is missing. CUDA itself needs no display."
             ),
             (
-                text("nvidia-smi   # if it works, only the display is concerned; else mend the driver first"),
+                text("nvidia-smi   # if it works, only the display is concerned; else fix the driver first"),
                 text(
                     "Read the reason: grep -E '\\(EE\\)|\\(WW\\)' /var/log/Xorg.0.log; move an old /etc/X11/xorg.conf away; sudo reboot"
                 ),

@@ -134,7 +134,7 @@ GUEST_EDGES: dict[str, set[str]] = {
     "data": set(),
     "facade": {"data", "kernel"},
     "fit": {"probe"},
-    "kernel": {"colab", "fit", "programs", "shell"},
+    "kernel": {"colab", "fit", "programs", "shell", "why"},
     "launch": set(),
     "probe": set(),
     "programs": set(),

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ownlab.machine.machine_file import load_machine, save_machine
     from ownlab.machine.reader import read_machine
     from ownlab.machine.records import Machine
-    from ownlab.notebook import load_ipython_extension, on_end
+    from ownlab.notebook import load_ipython_extension, on_end, why
 
 __version__ = "0.1.0"
 
@@ -72,6 +72,7 @@ _PUBLIC = {
     "run_notebook": "ownlab.lab.runs.run",
     "save_machine": "ownlab.machine.machine_file",
     "watch": "ownlab.instruments.top.notebook",
+    "why": "ownlab.notebook",
 }
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "run_notebook",
     "save_machine",
     "watch",
+    "why",
 ]
 
 

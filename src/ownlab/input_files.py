@@ -24,7 +24,17 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["LIMIT", "LINE_LIMIT", "STDIN", "decode_utf8", "parse_toml", "read_bytes", "read_lines", "read_text"]
+__all__ = [
+    "LIMIT",
+    "LINE_LIMIT",
+    "STDIN",
+    "decode_utf8",
+    "parse_toml",
+    "read_bytes",
+    "read_lines",
+    "read_parts",
+    "read_text",
+]
 
 # The limit on every file that is read as a whole: that of Jupyter's own server (ServerApp.max_body_size), since the largest are
 # notebooks. Files of which a large one makes no sense have lower limits.
@@ -88,6 +98,17 @@ def read_lines(path: str | os.PathLike[str], *, hint: str = "") -> Iterator[byte
                 message = text("{path}, line {number} is longer than {limit}.", path=shown, number=number, limit=limit)
                 raise InputError(message, hint=hint)
             yield line
+
+
+def read_parts(path: str | os.PathLike[str], *, hint: str = "") -> Iterator[bytes]:
+    """Yield a file of any size in parts: for readers that need no lines, and keep only what they make of it."""
+    shown = _shown(path)
+    with _Errors(shown, hint):
+        descriptor, begin = _open(path, shown, hint)
+    with open(descriptor, "rb") as file, _Errors(shown, hint):
+        while part := begin + file.read(_PART):
+            begin = b""
+            yield part
 
 
 def decode_utf8(data: bytes, name: str, *, hint: str = "") -> str:

@@ -72,6 +72,8 @@ COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "gpus ladder --machine": (["gpus", "ladder", "--machine", "FILE"], {}),
     "gpus advise --fit": (["gpus", "advise", "--fit", "FILE"], {}),
     "clouds cost --fit": (["clouds", "cost", "--fit", "FILE"], {}),
+    "why --trace": (["why", "--trace", "FILE"], {}),
+    "why --nccl": (["why", "--nccl", "FILE"], {}),
     "OWNLAB_CONFIG": (["config"], {"OWNLAB_CONFIG": "FILE"}),
     "OWNLAB_MACHINE": (["machine"], {"OWNLAB_MACHINE": "FILE"}),
 }

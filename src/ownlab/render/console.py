@@ -14,12 +14,14 @@ from rich.text import Text
 
 from ownlab.text import CONTROL_CHARACTERS
 
-__all__ = ["console", "labelled", "print_to_text", "working"]
+__all__ = ["console", "labelled", "print_to_text", "show_page", "working"]
 
 # Nothing is wrapped in a pipe, so that grep finds whole lines.
 _PIPE_WIDTH = 10_000
 # Longer lines are hard to read, however wide the terminal is.
 _WIDEST = 110
+# Pages of Markdown are narrower still.
+_PAGE_WIDTH = 100
 # A text column narrower than this goes below its label instead of beside it.
 _NARROWEST = 24
 
@@ -81,3 +83,18 @@ def labelled(
         line.rstrip()
         head = Text((label if number == 0 else "").ljust(width), style="dim")
         out.print(Text(" " * indent) + head + line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def show_page(head: Text, markdown: str, out: Console) -> None:
+    """Print a page of Markdown below its head."""
+    from rich.markdown import Markdown  # slow to import, and most output does not need it
+
+    out.print(head)
+    out.print()
+    # Rich pads every line of Markdown to the console's width, which is unlimited in a pipe.
+    page = Console(
+        file=io.StringIO(), width=min(out.width, _PAGE_WIDTH), force_terminal=out.is_terminal, no_color=out.no_color
+    )
+    with page.capture() as captured:
+        page.print(Markdown(markdown))
+    out.print(Text.from_ansi("\n".join(line.rstrip() for line in captured.get().splitlines())), soft_wrap=True)

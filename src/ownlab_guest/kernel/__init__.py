@@ -6,7 +6,8 @@ fork_pipe       what forked workers print, on a private socket
 debug_adapter   debugpy's adapter, closed to other users
 startup         start-up scripts of the lab and of notebooks
 on_end          `ownlab.on_end`: functions to call before the runtime ends
-magics          `%fit` and `%doctor`
+magics          `%fit`, `%doctor`, `%%train` and `%%why`
+why             `%%why` and `ownlab.why`
 fit, watch      `ownlab.fit` and `ownlab.watch`
 variables       the variables of a notebook, for the page's inspector
 host_client     starts ownlab in its own environment, where the kernel's environment has none

@@ -1,4 +1,4 @@
-"""The magics of `%load_ext ownlab`: `%fit`, `%doctor` and `%%train`."""
+"""The magics of `%load_ext ownlab`: `%fit`, `%doctor`, `%%train` and `%%why`."""
 
 import argparse
 import ast
@@ -9,6 +9,7 @@ import sys
 from typing import Any, Callable, Dict, List, NoReturn, Tuple, Type
 
 from ownlab_guest.kernel.training import train
+from ownlab_guest.kernel.why import why_magic
 from ownlab_guest.text import text
 
 __all__ = ["register"]
@@ -33,8 +34,7 @@ def register(shell: Any, fit: Callable[..., Any], failures: Tuple[Type[Exception
         try:
             return fit(*given, **named, **options)
         except failures as exc:
-            hint = getattr(exc, "hint", "")
-            raise UsageError("%s%s" % (exc, ". " + hint if hint else "")) from exc
+            raise UsageError(_one_line(exc)) from exc
 
     def doctor_magic(line: str) -> None:
         """Check whether this kernel can use the GPU: %doctor [options of `ownlab doctor`]"""
@@ -42,7 +42,21 @@ def register(shell: Any, fit: Callable[..., Any], failures: Tuple[Type[Exception
 
     shell.register_magic_function(fit_magic, "line", "fit")
     shell.register_magic_function(doctor_magic, "line", "doctor")
+
+    def measure_magic(line: str, cell: str) -> None:
+        """Run this cell, and say why it trains slowly: %%why [--steps N] [--save FILE]"""
+        try:
+            why_magic(shell, line, cell)
+        except failures as exc:
+            raise UsageError(_one_line(exc)) from exc
+
     shell.register_magic_function(train, "cell", "train")
+    shell.register_magic_function(measure_magic, "cell", "why")
+
+
+def _one_line(error: Exception) -> str:
+    hint = getattr(error, "hint", "")
+    return "%s%s" % (error, ". " + hint if hint else "")
 
 
 class _BadLine(Exception):

@@ -2,6 +2,7 @@
 
 - `site/sitecustomize.py` is found by every Python that the command starts, and calls `session.start`.
 - `session` decides whether this process is measured, registers the hooks, and writes the evidence: periodically and at exit.
+- `code_session` measures a cell or a call in a process that already runs.
 - `post_import` runs a hook when the script itself imports a library; nothing is imported for the measurement alone.
 - `recorder` attributes the time of the training thread to phases, and divides it into steps.
 - `loader_hooks` measure DataLoaders and what their workers do, `training_hooks` backward, optimizer, copies, synchronisation and

@@ -36,9 +36,13 @@ class LibraryHooks:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._collecting = 0
+        self._patched = False
 
     def patch_python(self) -> None:
-        """Patch print, the logging module and the garbage collector."""
+        """Patch print, the logging module and the garbage collector, once."""
+        if self._patched:
+            return
+        self._patched = True
         timed = self._recorder.timed
         builtins.print = timed(LOG, "print", builtins.print)
         logging.Logger.callHandlers = timed(LOG, "logging", logging.Logger.callHandlers)  # type: ignore[method-assign]

@@ -1,5 +1,6 @@
 """DataLoaders: how long the training waits for each, how it was made, and what fetching costs in the workers."""
 
+import contextlib
 import functools
 import os
 import sys
@@ -9,7 +10,7 @@ from types import ModuleType
 from typing import Any, Callable, Dict, List, Optional
 
 from ownlab_guest.why.recorder import DATA, WORKERS, Recorder
-from ownlab_guest.why.user_frames import Place, is_user_file, user_place
+from ownlab_guest.why.user_frames import Place, full_name, is_user_file, user_place
 from ownlab_guest.why.worker_log import FetchMeter, WorkerLog
 
 __all__ = ["LoaderHooks", "dataset_place"]
@@ -53,7 +54,7 @@ class LoaderHooks:
         self.loaders: List[LoaderInfo] = []
         self.last: Optional[LoaderInfo] = None
         self._advancing: Optional[LoaderInfo] = None  # the loader that fetches in this process now
-        self._folder = folder
+        self.folder = folder
         self._on_use = on_use
         self._by_loader: "weakref.WeakKeyDictionary[Any, LoaderInfo]" = weakref.WeakKeyDictionary()
         self._meter: Optional[FetchMeter] = None
@@ -137,6 +138,10 @@ class LoaderHooks:
 
     def _epoch_began(self, loader: Any, iterator: Any, nanoseconds: int) -> None:
         info = self._info_of(loader)
+        with contextlib.suppress(
+            AttributeError
+        ):  # persistent workers have the iterator of the last epoch, or measurement
+            iterator._ownlab_info = info
         if len(info.epochs) < _MOST_EPOCHS:
             info.epochs.append([nanoseconds, 0])
         for worker in getattr(iterator, "_workers", ()):
@@ -144,7 +149,9 @@ class LoaderHooks:
                 info.pids.append(worker.pid)
 
     def _advance(self, iterator: Any, advance: Callable[[Any], Any]) -> Any:
-        recorder, info = self.recorder, iterator._ownlab_info
+        recorder, info = self.recorder, getattr(iterator, "_ownlab_info", None)
+        if info is None:  # it was made before the measurement began
+            return self._advance_unknown(iterator, advance)
         torch = sys.modules.get("torch")
         if recorder.validating and info.trained:
             recorder.end_validation()
@@ -165,6 +172,15 @@ class LoaderHooks:
         if info.epochs and not info.epochs[-1][1]:
             info.epochs[-1][1] = waited
         recorder.batch_arrived()
+        return batch
+
+    def _advance_unknown(self, iterator: Any, advance: Callable[[Any], Any]) -> Any:
+        self.recorder.enter(DATA)
+        try:
+            batch = advance(iterator)
+        finally:
+            self.recorder.leave()
+        self.recorder.batch_arrived()
         return batch
 
     # --- in the process that fetches ----------------------------------------------------------------------------------
@@ -203,7 +219,7 @@ class LoaderHooks:
 
     def _worker_log(self, worker: Any) -> WorkerLog:
         if self._log is None or self._log_pid != os.getpid():
-            self._log, self._log_pid = WorkerLog(self._folder, worker.id, worker.dataset), os.getpid()
+            self._log, self._log_pid = WorkerLog(self.folder, worker.id, worker.dataset), os.getpid()
             util = sys.modules.get("multiprocessing.util")
             if util is not None:  # workers end without `atexit`
                 util.Finalize(None, self._log.close, exitpriority=10)
@@ -239,8 +255,7 @@ def dataset_place(dataset: Any) -> Optional[Place]:
         for name in ("__getitems__", "__getitem__", "__iter__"):
             code = getattr(getattr(type(dataset), name, None), "__code__", None)
             if code is not None and is_user_file(code.co_filename):
-                file = os.path.abspath(code.co_filename)
-                return Place(file, code.co_firstlineno, "%s.%s" % (type(dataset).__name__, name))
+                return Place(full_name(code.co_filename), code.co_firstlineno, "%s.%s" % (type(dataset).__name__, name))
         inner = getattr(dataset, "dataset", None)
         if inner is None:
             several = getattr(dataset, "datasets", None)

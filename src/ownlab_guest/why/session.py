@@ -50,6 +50,7 @@ class Session:
         self._pid = os.getpid()
         self._writing = threading.Lock()
         self._final = False
+        self._over = False
 
     def install(self) -> None:
         """Register every hook."""
@@ -86,14 +87,31 @@ class Session:
 
     def _forked(self) -> None:
         """A fork has its own evidence; the thread of the sampler is not in it."""
-        self.recorder.__init__(self.recorder.most_steps)  # type: ignore[misc]  # the hooks hold this object
+        if not self._over:
+            self._begin_anew(self.recorder.most_steps)
+
+    def _begin_anew(self, steps: int) -> None:
+        self.recorder.__init__(steps)  # type: ignore[misc]  # the hooks hold this object
         self.recorder.on_step = self._stepped
         self.loaders.forget()
         self.training.forget()
         self.parallel.forget()
         self.sampler, self._used, self._pid = None, False, os.getpid()
-        self.problems = []
+        self.problems, self._first, self._last, self._ddp = [], {}, {}, None
         self._writing, self._final = threading.Lock(), False  # another thread may have held it
+
+    def restart(self, folder: str, steps: int) -> None:
+        """Measure again, in the same process. Hooks stay where they are from the first time."""
+        self.folder = self.loaders.folder = folder
+        self._over = False
+        self._begin_anew(steps)
+
+    def finish(self) -> None:
+        """Write the evidence, and measure no more."""
+        self._ended()
+        self._over = True
+        if self.sampler is not None:
+            self.sampler.stop()
 
     def _use(self) -> None:
         """The script begins to train: sample from now on, and watch calls that are no part of torch."""

@@ -7,7 +7,7 @@ import sysconfig
 from types import FrameType
 from typing import Dict, NamedTuple, Optional, Tuple
 
-__all__ = ["Place", "is_user_file", "library_of", "place_of", "user_place"]
+__all__ = ["Place", "full_name", "is_user_file", "library_of", "place_of", "user_place"]
 
 _DEEPEST = 200
 
@@ -33,14 +33,23 @@ _FOLDERS = _library_folders()
 _known: Dict[str, bool] = {}
 
 
+# Cells of IPython have such names; those of ipykernel are files in the temporary folder, which do not exist.
+_CELL = "<ipython-input-"
+
+
+def full_name(file: str) -> str:
+    """The whole path of a file; the name of a cell as it is."""
+    return file if file.startswith(_CELL) else os.path.abspath(file)
+
+
 def is_user_file(file: str) -> bool:
     """Whether a file is the user's own code: a file outside of the installed packages."""
     known = _known.get(file)
     if known is None:
-        full = os.path.abspath(file)
+        full = full_name(file)
         library = full.startswith(_FOLDERS) or f"{os.sep}site-packages{os.sep}" in full
-        # The cells of a notebook have names of files that ipykernel makes up.
-        known = _known[file] = not library and not file.startswith("<") and "ipykernel" not in full.split(os.sep)
+        made_up = file.startswith("<") and not file.startswith(_CELL)
+        known = _known[file] = not library and not made_up and "ipykernel" not in full.split(os.sep)
     return known
 
 
@@ -59,7 +68,7 @@ def place_of(frame: FrameType) -> Place:
     """The line that a frame executes."""
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
-    return Place(os.path.abspath(code.co_filename), frame.f_lineno or code.co_firstlineno, name)
+    return Place(full_name(code.co_filename), frame.f_lineno or code.co_firstlineno, name)
 
 
 def library_of(file: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.prepared_python import BESIDE, run
 
 import ownlab
 from ownlab.errors import OwnlabError
@@ -19,19 +19,6 @@ from ownlab.units import GIB, MIB
 from ownlab_guest.kernel.magics import _parse, register
 
 ROOT = Path(__file__).resolve().parents[3]
-KERNEL = ROOT / "src" / "ownlab_guest" / "kernel"
-# As the kernel's launcher leaves it.
-PREPARED = f"""
-import sys
-sys.path.insert(0, {str(KERNEL)!r})
-import launch
-launch.prepare_path()
-"""
-# Our own libraries last, as where everything is in one environment.
-BESIDE = f"""
-sys.path += {[str(ROOT / "src"), *(folder for folder in sys.path if folder.endswith("site-packages"))]!r}
-sys.path = [folder for folder in sys.path if "facade" not in folder]
-"""
 SCRIPT = """
 import json, ownlab, torch
 from torch import nn
@@ -72,19 +59,6 @@ def torch_python() -> str:
     if not python.exists():
         pytest.skip("no .venv-torch: `scripts/setup test` makes it")
     return str(python)
-
-
-def run(python: str, code: str, **environ: str) -> str:
-    ran = subprocess.run(
-        [python, "-c", PREPARED + code],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **environ},
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return ran.stdout
 
 
 def run_script(python: str, beside: str = "", **environ: str) -> dict[str, Any]:

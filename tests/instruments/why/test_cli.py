@@ -151,6 +151,17 @@ def test_pages(ownlab: Ownlab, valid: Callable[[str, str], Any]) -> None:
     assert ownlab("why", "--explain", "no-such").returncode == 2
 
 
+def test_a_log_of_nccl(ownlab: Ownlab, valid: Callable[[str, str], Any]) -> None:
+    log = str(LOOPS.parent / "nccl" / "logs" / "gpu-direct.log")
+    explanation = valid(ownlab("why", "--json", "--nccl", log).stdout, "why")
+    assert explanation["nccl"]["communicators"][0]["size"] == 4
+    shown = ownlab("why", "--nccl", log)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith(explanation["sentence"])
+    assert ownlab("why", "--nccl", log, "python", "train.py").returncode == 2
+    assert "does not exist" in ownlab("why", "--nccl", "no-such.log").stderr
+
+
 def test_the_measurement_changes_no_random_numbers(ownlab: Ownlab, torch_python: str, tmp_path: Path) -> None:
     code = (
         "import random, torch\n"

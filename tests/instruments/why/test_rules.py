@@ -10,15 +10,15 @@ import pytest
 from tests.instruments.why import invented
 
 from ownlab.errors import UsageError
-from ownlab.instruments.why.rule import Rule
-from ownlab.instruments.why.rules import RULES, find_rule
+from ownlab.instruments.why.causes import CAUSES, find_cause
+from ownlab.instruments.why.rule import Cause
 from ownlab.text import Text
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs" / "WHY.md"
 
 
-def leaves(kind: type[Rule]) -> set[type[Rule]]:
+def leaves(kind: type[Cause]) -> set[type[Cause]]:
     children = {leaf for child in kind.__subclasses__() for leaf in leaves(child)}
     return children | ({kind} if "code" in vars(kind) else set())
 
@@ -28,26 +28,27 @@ def pages() -> str:
     head = (
         "One section per cause that `ownlab why` recognises. Generated from the rules' docstrings (`make golden`); "
         "`ownlab why --explain CODE` shows the same text.\n\n"
-        "Everything here is seen from the host. What the GPU itself does is not measured yet, so causes inside of its work "
-        "(precision, layout, small kernels) are not recognised, and rules that concern a GPU say so."
+        "What is found in a run is seen from the host. What the GPU itself does is not measured yet, so causes inside of its work "
+        "(precision, layout, small kernels) are not recognised, and rules that concern a GPU say so. Codes that begin with `trace-` "
+        "are found in a trace of torch.profiler (`ownlab why --trace FILE`), those with `nccl-` in a log of NCCL (`ownlab why --nccl LOG`)."
     )
     parts = [f"# Why training is slow\n\n{head}\n"]
-    parts += [f"## `{rule.code}`\n\n*{rule.title}*\n\n{rule.page()}\n" for rule in RULES]
+    parts += [f"## `{rule.code}`\n\n*{rule.title}*\n\n{rule.page()}\n" for rule in CAUSES]
     return "\n".join(parts)
 
 
 def test_every_rule_is_in_the_list() -> None:
-    assert set(RULES) == leaves(Rule)  # type: ignore[type-abstract]  # only walked through, never made
+    assert set(CAUSES) == leaves(Cause)
 
 
 def test_codes_are_lowercase_words_and_unique() -> None:
-    codes = [rule.code for rule in RULES]
+    codes = [rule.code for rule in CAUSES]
     assert len(codes) == len(set(codes))
     assert [code for code in codes if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code)] == []
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_every_page_has_all_sections(rule: type[Rule]) -> None:
+@pytest.mark.parametrize("rule", CAUSES, ids=lambda rule: rule.code)
+def test_every_page_has_all_sections(rule: type[Cause]) -> None:
     page = rule.page()
     assert page.splitlines()[0].endswith(".")
     for heading in ("**Why it matters.**", "**What to do.**", "**Sources.**"):
@@ -56,9 +57,9 @@ def test_every_page_has_all_sections(rule: type[Rule]) -> None:
     assert not rule.title.endswith(".")
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_every_rule_is_tested(rule: type[Rule]) -> None:
-    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+@pytest.mark.parametrize("rule", CAUSES, ids=lambda rule: rule.code)
+def test_every_rule_is_tested(rule: type[Cause]) -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
     assert re.search(rf"[\"']{rule.code}[\"']", tests)
 
 
@@ -76,5 +77,5 @@ def test_generated_pages_match_the_rules() -> None:
 
 def test_an_unknown_code_suggests_a_similar_one() -> None:
     with pytest.raises(UsageError, match="few-wrokers") as caught:
-        find_rule("few-wrokers")
+        find_cause("few-wrokers")
     assert "few-workers" in caught.value.hint

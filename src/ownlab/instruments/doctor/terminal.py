@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable
 
@@ -12,14 +11,13 @@ from rich.text import Text
 from ownlab.instruments.doctor.records import Diagnosis, Finding, ProductCheck
 from ownlab.instruments.doctor.rule import Rule
 from ownlab.machine.terminal import show_brief
-from ownlab.render.console import labelled
+from ownlab.render.console import labelled, show_page
 from ownlab.text import text
 
 __all__ = ["show_diagnosis", "show_rule_list", "show_rule_page"]
 
 _MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold yellow"), "note": ("·", "cyan")}
 _LABEL_WIDTH = 9
-_PAGE_WIDTH = 100
 # "Or, without a new driver: pip install …"
 _COMMAND_WITHIN = re.compile(r": (?:sudo|pip|export|docker|podman|[A-Z_]+=\S+) ")
 _VERDICT_STYLES = {"yes": "bold green", "no": "bold red", "unknown": "bold yellow"}
@@ -95,17 +93,7 @@ def _accuracy(check: ProductCheck) -> str:
 
 def show_rule_page(rule: type[Rule], out: Console) -> None:
     """Print the page of one rule."""
-    from rich.markdown import Markdown  # slow to import, and a diagnosis does not need it
-
-    out.print(Text.assemble((rule.code, "bold"), f"  {rule.title}", (f"  ({rule.severity})", "dim")))
-    out.print()
-    # Rich pads every line of Markdown to the console's width, which is unlimited in a pipe.
-    page = Console(
-        file=io.StringIO(), width=min(out.width, _PAGE_WIDTH), force_terminal=out.is_terminal, no_color=out.no_color
-    )
-    with page.capture() as captured:
-        page.print(Markdown(rule.page()))
-    out.print(Text.from_ansi("\n".join(line.rstrip() for line in captured.get().splitlines())), soft_wrap=True)
+    show_page(Text.assemble((rule.code, "bold"), f"  {rule.title}", (f"  ({rule.severity})", "dim")), rule.page(), out)
 
 
 def show_rule_list(rules: Iterable[type[Rule]], out: Console) -> None:

@@ -14,12 +14,14 @@ from ownlab.errors import UsageError
 from ownlab.text import text
 
 if TYPE_CHECKING:
-    from ownlab.instruments.why.records import Evidence
+    from ownlab.instruments.why.records import Evidence, Explanation
 
 __all__ = ["command"]
 
 # Steps that are measured if nothing is said: enough for a stable mean, and then the script runs on undisturbed.
 _STEPS = 200
+# How long a process is looked at.
+_ATTACHED_SECONDS = 10.0
 
 
 class Options(NamedTuple):
@@ -31,13 +33,21 @@ class Options(NamedTuple):
     save: Path | None
     chart: Path | None
     explain: str | None
+    pid: int | None
+    trace: str | None
+    nccl: tuple[str, ...]
     as_json: bool
 
 
 @click.command("why", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…|FILE]")
 @click.option("--steps", type=click.IntRange(min=5), metavar="N", help="Measure N steps, then end the script.")
-@click.option("--seconds", type=click.FloatRange(min=1), metavar="S", help="End the script after S seconds.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    metavar="S",
+    help="End the script after S seconds; with --pid: look for S seconds (10).",
+)
 @click.option(
     "--save",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -49,6 +59,16 @@ class Options(NamedTuple):
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Draw a typical step into FILE.png, .svg or .html.",
+)
+@click.option(
+    "--pid", type=click.IntRange(min=1), metavar="PID", help="Look at a process that already runs, from outside."
+)
+@click.option("--trace", metavar="FILE", help="Explain a trace of torch.profiler (.json or .json.gz).")
+@click.option(
+    "--nccl",
+    multiple=True,
+    metavar="LOG",
+    help="Say what NCCL chose, and what is wrong with it, from a log of NCCL_DEBUG=INFO; repeat it for several files.",
 )
 @click.option("--explain", metavar="CODE", help="Explain a finding by its code; `all` lists every code.")
 @json_option
@@ -62,24 +82,64 @@ def command(**given: Any) -> None:
 
     With --json the output of the script goes to stderr, so that stdout has the document alone.
 
+    Without a command, --pid explains a process that already runs, --trace a trace of torch.profiler, and --nccl a log
+    of NCCL: ownlab why --nccl nccl.log.
+
     The exit code is that of the script; 0 if it was ended by --steps or --seconds.
     """
     options = Options(**given)
     if options.explain is not None:
         _show_pages(options.explain, options.as_json)
         return
+    if options.chart is not None:
+        from ownlab.render.charts import check_chart_file
+
+        check_chart_file(options.chart)  # before a run of minutes
+    if _others(options):
+        _explain_other(options)
+        return
     if not options.script:
         raise UsageError(
             text("Missing argument: the command that trains, or saved evidence."),
             hint=text("For example: ownlab why python train.py"),
         )
-    if options.chart is not None:
-        from ownlab.render.charts import check_chart_file
-
-        check_chart_file(options.chart)  # before a run of minutes
     evidence = _evidence(options)
     _show(evidence, options)
     click.get_current_context().exit(evidence.exit_code or 0 if not _is_saved(options.script) else 0)
+
+
+def _explain_other(options: Options) -> None:
+    """Explain a process, a trace or logs, which are there already: no command is run."""
+    if options.script or options.steps or options.save or len(_others(options)) > 1:
+        raise UsageError(
+            text("{option} stands alone: leave out the command, --steps and --save.", option=_others(options)[0])
+        )
+    if options.seconds and options.pid is None:
+        raise UsageError(text("--seconds says how long a command or --pid is measured; leave it out."))
+    if options.chart is not None and options.trace is None:
+        raise UsageError(text("{option} has no picture: leave out --chart.", option=_others(options)[0]))
+    if options.pid is not None:
+        from ownlab.instruments.why.attach.explanation import explain_process
+        from ownlab.render.console import working
+
+        with working(text("Looking at process {pid}", pid=options.pid)):
+            explanation = explain_process(options.pid, options.seconds or _ATTACHED_SECONDS)
+    elif options.trace is not None:
+        from ownlab.instruments.why.trace.explanation import explain_trace
+
+        explanation = explain_trace(options.trace)
+        _draw(explanation, options)
+    else:
+        from ownlab.instruments.why.nccl.explanation import explain_nccl, read_nccl_logs
+
+        explanation = explain_nccl(read_nccl_logs(options.nccl))
+    _print(explanation, options)
+
+
+def _others(options: Options) -> list[str]:
+    """The options that name something else than a command."""
+    given = {"--pid": options.pid, "--trace": options.trace, "--nccl": options.nccl or None}
+    return [name for name, value in given.items() if value is not None]
 
 
 def _is_saved(script: tuple[str, ...]) -> bool:
@@ -130,11 +190,21 @@ def _show(evidence: Evidence, options: Options) -> None:
     from ownlab.instruments.why.explanation import explain
 
     explanation = explain(evidence)
+    _draw(explanation, options)
+    _print(explanation, options)
+    if options.save is not None and not options.as_json:
+        click.echo(text("Evidence saved to {path}. Show it again: ownlab why {path}", path=options.save))
+
+
+def _draw(explanation: Explanation, options: Options) -> None:
     if options.chart is not None:
         from ownlab.instruments.why.step_chart import step_chart
         from ownlab.render.charts import save_chart
 
         save_chart(step_chart(explanation), options.chart)
+
+
+def _print(explanation: Explanation, options: Options) -> None:
     if options.as_json:
         from ownlab.render.documents import echo_record
 
@@ -144,18 +214,16 @@ def _show(evidence: Evidence, options: Options) -> None:
     from ownlab.render.console import console
 
     show_explanation(explanation, console())
-    if options.save is not None:
-        click.echo(text("Evidence saved to {path}. Show it again: ownlab why {path}", path=options.save))
 
 
 def _show_pages(code: str, as_json: bool) -> None:
+    from ownlab.instruments.why.causes import CAUSES, find_cause
     from ownlab.instruments.why.rule import CauseList, CausePage
-    from ownlab.instruments.why.rules import RULES, find_rule
     from ownlab.instruments.why.terminal import show_rule_list, show_rule_page
     from ownlab.render.console import console
     from ownlab.render.documents import echo_record
 
-    rules = RULES if code == "all" else (find_rule(code.lower()),)
+    rules = CAUSES if code == "all" else (find_cause(code.lower()),)
     if as_json:
         pages = tuple(CausePage.of(rule) for rule in rules)
         echo_record(CauseList(pages) if code == "all" else pages[0])

@@ -26,6 +26,8 @@ NAMES = {
     "copy": text("copying to the GPU"),
     "gc": text("garbage collection"),
     "cache": text("emptying the cache"),
+    "import": text("importing modules"),
+    "kernel": text("working"),
     "python": text("other Python"),
     "other": text("other"),
 }

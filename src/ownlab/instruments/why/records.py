@@ -6,6 +6,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ownlab.instruments.why.attach.records import Observed
+from ownlab.instruments.why.nccl.records import NcclLog
+from ownlab.instruments.why.trace.records import TraceSummary
+
 __all__ = [
     "EVIDENCE_FORMAT",
     "Call",
@@ -245,6 +249,7 @@ class StepTimes(Struct, frozen=True):
     step_ms_quartiles: tuple[float, float]
     training_ms: float  # forward, backward and optimizer, as the host sees them
     parts_ms: dict[str, float]
+    gpu_ms: float | None = None  # how long the GPU works in it; None if that was not measured
 
 
 class Segment(Struct, frozen=True):
@@ -274,3 +279,6 @@ class Explanation(Struct, frozen=True):
     ranks: int
     step: StepTimes | None = None
     lanes: tuple[Lane, ...] = ()
+    nccl: NcclLog | None = None  # of --nccl
+    trace: TraceSummary | None = None  # of --trace
+    observed: Observed | None = None  # of --pid

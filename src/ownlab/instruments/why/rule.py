@@ -17,7 +17,7 @@ from ownlab.instruments.why.code_change import CodeChanges
 from ownlab.instruments.why.records import Change, Evidence, Finding, Place
 from ownlab.instruments.why.step_model import StepModel
 
-__all__ = ["LOWEST_SHARE", "Case", "CauseList", "CausePage", "Rule"]
+__all__ = ["LOWEST_SHARE", "Case", "Cause", "CauseList", "CausePage", "Rule"]
 
 # What costs less of a step is no finding.
 LOWEST_SHARE = 0.05
@@ -32,20 +32,24 @@ class Case(NamedTuple):
     code: CodeChanges
 
 
-class Rule(ABC):
-    """Checks a run for one cause. It keeps no state."""
+class Cause(ABC):
+    """What all rules have, whatever they look at: a code, a title and a page."""
 
     code: ClassVar[str]
     title: ClassVar[str]
-
-    @abstractmethod
-    def check(self, case: Case) -> Iterable[Finding]:
-        """Yield one finding per separate cause; usually none or one."""
 
     @classmethod
     def page(cls) -> str:
         """Return the rule's page as Markdown."""
         return inspect.cleandoc(cls.__doc__ or "")
+
+
+class Rule(Cause):
+    """Checks a run for one cause. It keeps no state."""
+
+    @abstractmethod
+    def check(self, case: Case) -> Iterable[Finding]:
+        """Yield one finding per separate cause; usually none or one."""
 
     def finding(
         self,
@@ -84,7 +88,7 @@ class CausePage(Struct, frozen=True):
     page: str  # Markdown
 
     @classmethod
-    def of(cls, rule: type[Rule]) -> CausePage:
+    def of(cls, rule: type[Cause]) -> CausePage:
         """Return the page of a rule."""
         return cls(rule.code, rule.title, rule.page())
 

@@ -16,6 +16,7 @@ _COLOURS = {
     "optimizer": "#0072B2",
     "data": "#D55E00",
     "fetch": "#999999",
+    "kernel": "#117733",
     "workers": "#E69F00",
     "validation": "#F0E442",
     "save": "#CC79A7",

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 
 from rich.console import Console
 from rich.text import Text
 
+from ownlab.instruments.why.attach.terminal import show_processes
 from ownlab.instruments.why.formatting import NAMES, format_band, format_ms, format_place, format_share
+from ownlab.instruments.why.nccl.terminal import show_connections
 from ownlab.instruments.why.records import Explanation, Finding, Lane
-from ownlab.instruments.why.rule import Rule
-from ownlab.render.console import labelled
+from ownlab.instruments.why.rule import Cause
+from ownlab.instruments.why.trace.terminal import show_trace
+from ownlab.render.console import labelled, show_page
 from ownlab.text import facts, text
 
-__all__ = ["GLYPHS", "show_explanation", "show_rule_list", "show_rule_page"]
+__all__ = ["GLYPHS", "show_explanation", "show_lanes", "show_rule_list", "show_rule_page"]
 
 _LABEL_WIDTH = 9
-_PAGE_WIDTH = 100
 _LANE_WIDTH = 64
 _NARROWEST_LANE = 20
 # Distinguishable without colours, too.
@@ -35,19 +36,26 @@ GLYPHS = {
     "copy": ("c", "yellow"),
     "gc": ("g", "magenta"),
     "cache": ("e", "magenta"),
+    "kernel": ("█", "green"),
     "other": ("-", "default"),
 }
 
 
-def show_explanation(explanation: Explanation, out: Console) -> None:
-    """Print an explanation."""
+def show_explanation(explanation: Explanation, out: Console, *, lanes: bool = True) -> None:
+    """Print an explanation; without the picture where a better one is shown."""
     out.print(Text(explanation.sentence, style="bold"))
     if explanation.step is not None:
         out.print()
         _show_parts(explanation, out)
-    if any(lane.segments for lane in explanation.lanes):
+    if lanes and any(lane.segments for lane in explanation.lanes):
         out.print()
-        _show_lanes(explanation.lanes, out)
+        show_lanes(explanation.lanes, out)
+    if explanation.nccl is not None:
+        show_connections(explanation.nccl, out)
+    if explanation.observed is not None:
+        show_processes(explanation.observed, out)
+    if explanation.trace is not None:
+        show_trace(explanation.trace, out)
     for finding in explanation.findings:
         out.print()
         _show_finding(finding, explanation, out)
@@ -70,7 +78,8 @@ def _show_parts(explanation: Explanation, out: Console) -> None:
     out.print(Text.assemble((head, "dim"), facts(*parts)))
 
 
-def _show_lanes(lanes: Iterable[Lane], out: Console) -> None:
+def show_lanes(lanes: Iterable[Lane], out: Console) -> None:
+    """Print the picture of a typical step in characters."""
     drawn = [lane for lane in lanes if lane.segments]
     end = max(lane.segments[-1].end_ms for lane in drawn)
     label = max(len(lane.name) for lane in drawn)
@@ -111,9 +120,11 @@ def _cells(lane: Lane, end: float, width: int) -> list[str]:
 
 def _show_finding(finding: Finding, explanation: Explanation, out: Console) -> None:
     cost = text("{cost} ({share})", cost=format_ms(finding.cost_ms), share=format_share(finding.share))
-    head = cost if finding.cost_ms else text("cost unknown")
+    head = cost if finding.cost_ms else _head_without_cost(finding, explanation)
     style = "bold red" if finding.share >= 0.2 else "bold yellow" if finding.cost_ms else "bold cyan"
-    out.print(Text.assemble((f"{head}  ", style), (finding.title, "bold"), (f"  [{finding.code}]", "dim")))
+    out.print(
+        Text.assemble((f"{head}  " if head else "", style), (finding.title, "bold"), (f"  [{finding.code}]", "dim"))
+    )
     if finding.where is not None:
         labelled(out, text("where"), format_place(finding.where), width=_LABEL_WIDTH)
     for number, line in enumerate(finding.evidence):
@@ -129,6 +140,12 @@ def _show_finding(finding: Finding, explanation: Explanation, out: Console) -> N
         labelled(out, text("worth"), _worth(finding.step_ms_after, explanation.step.step_ms), width=_LABEL_WIDTH)
 
 
+def _head_without_cost(finding: Finding, explanation: Explanation) -> str:
+    if explanation.nccl is not None:
+        return ""  # a log has no times
+    return format_share(finding.share) if finding.share else text("cost unknown")
+
+
 def _worth(after: tuple[float, float], step_ms: float) -> str:
     middle = sum(after) / 2
     return text(
@@ -139,21 +156,12 @@ def _worth(after: tuple[float, float], step_ms: float) -> str:
     )
 
 
-def show_rule_page(rule: type[Rule], out: Console) -> None:
+def show_rule_page(rule: type[Cause], out: Console) -> None:
     """Print the page of one rule."""
-    from rich.markdown import Markdown  # slow to import
-
-    out.print(Text.assemble((rule.code, "bold"), f"  {rule.title}"))
-    out.print()
-    page = Console(
-        file=io.StringIO(), width=min(out.width, _PAGE_WIDTH), force_terminal=out.is_terminal, no_color=out.no_color
-    )
-    with page.capture() as captured:
-        page.print(Markdown(rule.page()))
-    out.print(Text.from_ansi("\n".join(line.rstrip() for line in captured.get().splitlines())), soft_wrap=True)
+    show_page(Text.assemble((rule.code, "bold"), f"  {rule.title}"), rule.page(), out)
 
 
-def show_rule_list(rules: Iterable[type[Rule]], out: Console) -> None:
+def show_rule_list(rules: Iterable[type[Cause]], out: Console) -> None:
     """Print all rules, one line each."""
     listed = list(rules)
     width = max(len(rule.code) for rule in listed) + 2

@@ -6,13 +6,14 @@ from ownlab_guest.kernel.fit import fit
 from ownlab_guest.kernel.host_records import OwnlabError
 from ownlab_guest.kernel.on_end import on_end
 from ownlab_guest.kernel.watch import watch
+from ownlab_guest.kernel.why import why
 
 # `ownlab.data` is a module of its own: kernels that read no data do not load it.
-__all__ = ["OwnlabError", "fit", "load_ipython_extension", "on_end", "watch"]
+__all__ = ["OwnlabError", "fit", "load_ipython_extension", "on_end", "watch", "why"]
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Register `%fit`, `%doctor` and `%%train`; IPython calls this for `%load_ext ownlab`."""
+    """Register `%fit`, `%doctor`, `%%train` and `%%why`; IPython calls this for `%load_ext ownlab`."""
     from ownlab_guest.kernel.magics import register
 
     register(ipython, fit, (OwnlabError, TypeError, ValueError))

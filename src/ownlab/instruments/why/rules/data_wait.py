@@ -98,4 +98,4 @@ def fetch_evidence(model: StepModel) -> list[str]:
 
 def made_in(loader: Loader) -> str:
     """Where a loader was made."""
-    return format_place(loader.where) if loader.where is not None else text("a library")
+    return format_place(loader.where) if loader.where is not None else text("a library, or code before the measurement")

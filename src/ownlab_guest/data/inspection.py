@@ -46,12 +46,12 @@ class _Item(NamedTuple):
     parts: List[Tuple[str, Any]]  # extension; bytes, or a function that returns them
 
 
-def inspect_data(path: str, *, sheet: Optional[str] = None) -> Iterator[Event]:
+def inspect_data(path: str, *, sheet: Optional[str] = None, options: Optional[Options] = None) -> Iterator[Event]:
     """Look at everything below a path; yield progress, then the result. Raises DataError."""
     report = _Report(path, ContactSheet() if sheet else None)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         pending: "Deque[Future[List[Seen]]]" = deque()
-        for chunk in _chunks(_items(path, report)):
+        for chunk in _chunks(_items(path, report, options or Options())):
             wanted = report.sheet is not None and report.sheet.wants(report.files)
             pending.append(pool.submit(_look_at_all, chunk, wanted))
             while len(pending) > 16:
@@ -63,14 +63,14 @@ def inspect_data(path: str, *, sheet: Optional[str] = None) -> Iterator[Event]:
     yield {"event": "result", **report.result()}
 
 
-def _items(path: str, report: "_Report") -> "Iterator[_Item]":
+def _items(path: str, report: "_Report", options: Options) -> "Iterator[_Item]":
     if os.path.exists(os.path.join(path, manifest.FILE)):
         report.kind = "packed"
         yield from _packed_items(ShardStore(path))
         return
     if path.lower().endswith((".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")):
         report.columns = _columns(path)
-    source = find_source(path, Options())
+    source = find_source(path, options)
     try:
         for entry in source.entries():
             label = "" if entry.label is None else str(entry.label)

@@ -36,7 +36,7 @@ BASE = {"catalog", "machine"}
 # Feature -> the features it may import, beside the ground, machine and catalog.
 EDGES: dict[str, set[str]] = {
     "cli": {"instruments.top"},  # the driver is asked before the command is loaded
-    "data": set(),
+    "data": {"instruments.data"},  # the functions of its commands
     "notebook": {"instruments.fit"},
     "instruments.doctor": set(),
     "instruments.top": set(),
@@ -189,6 +189,7 @@ SUPERVISOR_MAY_NOT = ["msgspec", "psutil", "dataclasses", "inspect", "asyncio", 
 GUEST_NEIGHBOURS = (
     "ownlab.data",
     "ownlab.notebook",
+    "ownlab.instruments.data.notebook",
     "ownlab.instruments.fit.notebook",
     "ownlab.instruments.top.notebook",
 )

@@ -15,6 +15,7 @@ from ownlab_guest.data.contact_sheet import ContactSheet
 from ownlab_guest.data.digests import Digests, digest_of
 from ownlab_guest.data.errors import DataError
 from ownlab_guest.data.image_extensions import IMAGES
+from ownlab_guest.data.reencoding import image_problem
 from ownlab_guest.data.shard_store import ShardStore
 from ownlab_guest.data.sources import Options, find_source
 from ownlab_guest.text import text
@@ -142,7 +143,7 @@ def _look_at_image(content: bytes, thumbnail: bool) -> "Tuple[Optional[Tuple[int
             image.load()
             return image.size, "", ContactSheet.thumbnail(image) if thumbnail else None
     except Exception as exc:
-        return None, str(exc) or type(exc).__name__, None
+        return None, image_problem(exc), None
 
 
 class _Report:

@@ -53,6 +53,8 @@ def get(
 ) -> GetReport:
     """Download everything. Raises GetFailed if some files failed, other OwnlabErrors if nothing could be begun."""
     begin = time.monotonic()
+    if not request.sources:
+        raise UsageError(text("No source is named."), hint=text("For instance: https://example.org/train.zip"))
     credentials = CredentialStore(environ)
     client = Client(credentials, request.options.silence)
     context = Context(client, credentials, request.include, request.exclude, request.options.html)

@@ -8,8 +8,6 @@ from typing import Any
 import click
 
 from ownlab.cli.options import json_option
-from ownlab.errors import UsageError
-from ownlab.text import text
 
 __all__ = ["pack"]
 
@@ -66,12 +64,12 @@ def pack(context: click.Context, /, path: str, out: Path, as_json: bool, **value
     """
     from ownlab.config.machine_options import resolve_machine_options
     from ownlab.instruments.data.archives.limits import Limits
-    from ownlab.instruments.data.packing.pipeline import PackRequest, pack_data
+    from ownlab.instruments.data.packing.pipeline import PackRequest, pack_data, shard_bytes_of
     from ownlab.instruments.data.progress_terminal import show_progress
 
     python = resolve_machine_options(python=values.pop("python")).python
     encoding, limits = values.pop("encoding"), Limits(values.pop("max_ratio"))
-    shard_bytes = _parse_size(values.pop("shard_size"))
+    shard_bytes = shard_bytes_of(values.pop("shard_size"))
     request = PackRequest(path, str(out), shard_bytes=shard_bytes, **values)
     with show_progress() as on_progress:
         packed = pack_data(request, python, on_progress, encoding=encoding, limits=limits)
@@ -89,12 +87,3 @@ def _show(packed: Any, *, as_json: bool) -> None:
     from ownlab.render.console import console
 
     show_packed(packed, console())
-
-
-def _parse_size(value: str) -> int:
-    from ownlab.units import parse_bytes
-
-    try:
-        return parse_bytes(value)
-    except ValueError as exc:
-        raise UsageError(text("--shard-size: {error}.", error=exc)) from exc

@@ -3,6 +3,7 @@
 Every file is read once, by several threads. Memory is bounded: duplicates are found by digests in a mapped file.
 """
 
+import contextlib
 import csv
 import io
 import os
@@ -50,9 +51,10 @@ class _Item(NamedTuple):
 def inspect_data(path: str, *, sheet: Optional[str] = None, options: Optional[Options] = None) -> Iterator[Event]:
     """Look at everything below a path; yield progress, then the result. Raises DataError."""
     report = _Report(path, ContactSheet() if sheet else None)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    # The source is closed last: files are still read when all of them are listed.
+    with contextlib.ExitStack() as sources, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         pending: "Deque[Future[List[Seen]]]" = deque()
-        for chunk in _chunks(_items(path, report, options or Options())):
+        for chunk in _chunks(_items(path, report, options or Options(), sources)):
             wanted = report.sheet is not None and report.sheet.wants(report.files)
             pending.append(pool.submit(_look_at_all, chunk, wanted))
             while len(pending) > 16:
@@ -64,7 +66,7 @@ def inspect_data(path: str, *, sheet: Optional[str] = None, options: Optional[Op
     yield {"event": "result", **report.result()}
 
 
-def _items(path: str, report: "_Report", options: Options) -> "Iterator[_Item]":
+def _items(path: str, report: "_Report", options: Options, sources: contextlib.ExitStack) -> "Iterator[_Item]":
     if os.path.exists(os.path.join(path, manifest.FILE)):
         report.kind = "packed"
         yield from _packed_items(ShardStore(path))
@@ -72,17 +74,15 @@ def _items(path: str, report: "_Report", options: Options) -> "Iterator[_Item]":
     if path.lower().endswith((".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")):
         report.columns = _columns(path)
     source = find_source(path, options)
-    try:
-        for entry in source.entries():
-            label = "" if entry.label is None else str(entry.label)
-            parts: List[Tuple[str, Any]] = [
-                (part.extension, part.data if part.data is not None else _fetcher(source, part.place))
-                for part in entry.parts
-            ]
-            yield _Item(entry.name, label, parts)
-        report.left_out = source.left_out
-    finally:
-        source.close()
+    sources.callback(source.close)
+    for entry in source.entries():
+        label = "" if entry.label is None else str(entry.label)
+        parts: List[Tuple[str, Any]] = [
+            (part.extension, part.data if part.data is not None else _fetcher(source, part.place))
+            for part in entry.parts
+        ]
+        yield _Item(entry.name, label, parts)
+    report.left_out = source.left_out
 
 
 def _fetcher(source: Any, place: str) -> Any:

@@ -196,7 +196,7 @@ class FileDownload:
 
     def _learn_name(self, response: Response) -> None:
         check_status(response, self.remote.label)
-        own = name_of_address(self.remote.url)
+        own = "" if self.remote.named_by_redirect else name_of_address(self.remote.url)
         name = name_of_response(response.headers) or (own if "." in own else name_of_address(response.url))
         self._take(check_relative_path(name))
 

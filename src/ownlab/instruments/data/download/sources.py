@@ -38,6 +38,7 @@ _HERE = "ownlab.instruments.data.download"
 SOURCES = {
     "Hugging Face": Source(r"hf://|(?:https?://)?(?:huggingface\.co|hf\.co)/", f"{_HERE}.huggingface"),
     "Google Drive": Source(r"gdrive:|(?:https?://)?(?:drive|docs)\.google\.com/", f"{_HERE}.google_drive"),
+    "Kaggle": Source(r"kaggle://|(?:https?://)?(?:www\.)?kaggle\.com/(?:datasets|competitions|c)/", f"{_HERE}.kaggle"),
     "address": Source(r"https?://", f"{_HERE}.web_address"),
 }
 
@@ -56,6 +57,7 @@ def resolve(argument: str, context: Context) -> Collection:
     raise UsageError(
         text("{argument!r} is no source of data.", argument=argument[:200]),
         hint=text(
-            "A source is an http(s) address, hf://datasets/OWNER/NAME, a link of Google Drive, or a text file with one source per line."
+            "A source is an http(s) address, hf://datasets/OWNER/NAME, kaggle://datasets/OWNER/NAME, a link of Google Drive, or a text file "
+            "with one source per line."
         ),
     )

@@ -157,6 +157,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "keyring": ("ownlab/lab/secrets/keyring_backend.py",),
     "numba": ("ownlab_guest/probe/",),
     "numpy": ("ownlab_guest/bench/", "ownlab_guest/data/decoding.py", "ownlab_guest/probe/"),
+    "obstore": ("ownlab/instruments/data/download/object_storage.py",),
     "prometheus_client": ("ownlab/instruments/top/prometheus.py",),
     "pynvml": ("ownlab_guest/probe/nvml.py",),
     "ray": (),

@@ -189,7 +189,7 @@ class FileDownload:
             return self.remote.sha256.lower() == entry.sha256
         if self.remote.md5:
             return self.remote.md5.lower() == entry.md5
-        return bool(self.remote.git_sha1) and entry.etag == self.remote.git_sha1
+        return entry.etag == self.remote.git_sha1 if self.remote.git_sha1 else self.remote.size == 0 == entry.size
 
     def _continues(self, header: PartHeader) -> bool:
         return header.label == self.remote.label and self.remote.size in (None, header.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib
 import os
 import re
@@ -25,6 +26,11 @@ class Context(NamedTuple):
     exclude: tuple[str, ...] = ()
     html: bool = False
 
+    def wants(self, path: str) -> bool:
+        """Whether the patterns leave a path of a repository or a bucket in."""
+        included = not self.include or any(fnmatch.fnmatchcase(path, pattern) for pattern in self.include)
+        return included and not any(fnmatch.fnmatchcase(path, pattern) for pattern in self.exclude)
+
 
 class Source(NamedTuple):
     """A kind of source: `module` has a function `resolve(argument, context)`."""
@@ -39,6 +45,7 @@ SOURCES = {
     "Hugging Face": Source(r"hf://|(?:https?://)?(?:huggingface\.co|hf\.co)/", f"{_HERE}.huggingface"),
     "Google Drive": Source(r"gdrive:|(?:https?://)?(?:drive|docs)\.google\.com/", f"{_HERE}.google_drive"),
     "Kaggle": Source(r"kaggle://|(?:https?://)?(?:www\.)?kaggle\.com/(?:datasets|competitions|c)/", f"{_HERE}.kaggle"),
+    "object storage": Source(r"(?:s3|gs|az)://", f"{_HERE}.object_storage"),
     "address": Source(r"https?://", f"{_HERE}.web_address"),
 }
 
@@ -57,7 +64,7 @@ def resolve(argument: str, context: Context) -> Collection:
     raise UsageError(
         text("{argument!r} is no source of data.", argument=argument[:200]),
         hint=text(
-            "A source is an http(s) address, hf://datasets/OWNER/NAME, kaggle://datasets/OWNER/NAME, a link of Google Drive, or a text file "
-            "with one source per line."
+            "A source is an http(s) address, hf://datasets/OWNER/NAME, kaggle://datasets/OWNER/NAME, s3://BUCKET/PATH, a link of "
+            "Google Drive, or a text file with one source per line."
         ),
     )

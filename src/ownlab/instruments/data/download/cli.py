@@ -67,9 +67,9 @@ def command(
     """Download data, and continue where an interrupted download ended.
 
     SOURCE is an http(s) address, a repository of Hugging Face, a file or a folder of Google Drive, a data set or a competition of
-    Kaggle, object storage (s3://, gs://, az://), or a text file with one source per line (ADDRESS [out=NAME] [sha256=…]). Files are
-    fetched in parallel segments, checked against the checksums that their source announces, and recorded in
-    FOLDER/.ownlab-data/manifest.json. The same command again continues, updates or does nothing.
+    Kaggle, object storage (s3://, gs://, az://), a remote of rclone (rclone:REMOTE:PATH), or a text file with one source per line
+    (ADDRESS [out=NAME] [sha256=…]). Files are fetched in parallel segments, checked against the checksums that their source
+    announces, and recorded in FOLDER/.ownlab-data/manifest.json. The same command again continues, updates or does nothing.
 
     \b
     ownlab data get https://example.org/train.zip -o data

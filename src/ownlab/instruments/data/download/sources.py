@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import importlib
 import os
@@ -25,6 +26,7 @@ class Context(NamedTuple):
     include: tuple[str, ...] = ()  # patterns of paths: nothing else is downloaded
     exclude: tuple[str, ...] = ()
     html: bool = False
+    resources: contextlib.ExitStack | None = None  # what sources need until everything is downloaded
 
     def wants(self, path: str) -> bool:
         """Whether the patterns leave a path of a repository or a bucket in."""
@@ -45,6 +47,7 @@ SOURCES = {
     "Hugging Face": Source(r"hf://|(?:https?://)?(?:huggingface\.co|hf\.co)/", f"{_HERE}.huggingface"),
     "Google Drive": Source(r"gdrive:|(?:https?://)?(?:drive|docs)\.google\.com/", f"{_HERE}.google_drive"),
     "Kaggle": Source(r"kaggle://|(?:https?://)?(?:www\.)?kaggle\.com/(?:datasets|competitions|c)/", f"{_HERE}.kaggle"),
+    "rclone": Source(r"rclone:", f"{_HERE}.rclone"),
     "object storage": Source(r"(?:s3|gs|az)://", f"{_HERE}.object_storage"),
     "address": Source(r"https?://", f"{_HERE}.web_address"),
 }

@@ -12,4 +12,6 @@ def stream(arguments: List[str]) -> "Iterator[Dict[str, Any]]":
     """Yield progress and the result, or an error."""
     request = json.loads(arguments[0])
     options = Options(only=request.get("only"), archive=archive_of(request))
-    return reported(inspect_data(request["path"], sheet=request.get("sheet"), options=options), path=request["path"])
+    path, thumbnails = request["path"], request.get("thumbnails", False)
+    events = inspect_data(path, sheet=request.get("sheet"), thumbnails=thumbnails, options=options)
+    return reported(events, path=path)

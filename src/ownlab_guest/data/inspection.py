@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ownlab_guest.data import manifest
-from ownlab_guest.data.contact_sheet import ContactSheet
+from ownlab_guest.data.contact_sheet import ContactSheet, Picture
 from ownlab_guest.data.digests import Digests, digest_of
 from ownlab_guest.data.errors import DataError
 from ownlab_guest.data.image_extensions import IMAGES
@@ -48,9 +48,11 @@ class _Item(NamedTuple):
     parts: List[Tuple[str, Any]]  # extension; bytes, or a function that returns them
 
 
-def inspect_data(path: str, *, sheet: Optional[str] = None, options: Optional[Options] = None) -> Iterator[Event]:
-    """Look at everything below a path; yield progress, then the result. Raises DataError."""
-    report = _Report(path, ContactSheet() if sheet else None)
+def inspect_data(
+    path: str, *, sheet: Optional[str] = None, thumbnails: bool = False, options: Optional[Options] = None
+) -> Iterator[Event]:
+    """Look at everything below a path; yield progress, then the result, with thumbnails if Pillow can make them. Raises DataError."""
+    report = _Report(path, ContactSheet() if sheet or (thumbnails and _has_pillow()) else None)
     # The source is closed last: files are still read when all of them are listed.
     with contextlib.ExitStack() as sources, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         pending: "Deque[Future[List[Seen]]]" = deque()
@@ -63,7 +65,8 @@ def inspect_data(path: str, *, sheet: Optional[str] = None, options: Optional[Op
             yield from report.add(pending.popleft().result())
     if sheet and report.sheet is not None:
         report.sheet.save(sheet)
-    yield {"event": "result", **report.result()}
+    pictures = report.sheet.described() if thumbnails and report.sheet is not None else []
+    yield {"event": "result", **report.result(), "thumbnails": pictures}
 
 
 def _items(path: str, report: "_Report", options: Options, sources: contextlib.ExitStack) -> "Iterator[_Item]":
@@ -186,8 +189,8 @@ class _Report:
             self.duplicates += 1
             if len(self.copies) < _NAMED:
                 self.copies.append(seen.name)
-        if seen.thumbnail is not None and self.sheet is not None:
-            self.sheet.add(seen.thumbnail)
+        if seen.thumbnail is not None and seen.image_size is not None and self.sheet is not None:
+            self.sheet.add(Picture(seen.thumbnail, seen.name, seen.label, seen.image_size))
 
     def result(self) -> Event:
         if not self.files:

@@ -30,7 +30,7 @@ def unpack(*arguments: Any, **options: Any) -> Any:
 def inspect(*arguments: Any, **options: Any) -> DataInspection:
     """Show what a path contains: inspect(path, sheet=None, only=None)."""
     answer = _call("inspect", arguments, {"python": sys.executable, **options})
-    return DataInspection(answer["record"], answer["text"])
+    return DataInspection(answer["record"], answer["text"], answer["html"])
 
 
 def pack(*arguments: Any, **options: Any) -> Any:

@@ -8,10 +8,10 @@ __all__ = ["DataInspection"]
 
 
 class DataInspection:
-    """What a data set contains. `record` holds the figures of `ownlab data inspect --json`; a notebook shows them as text."""
+    """What a data set contains. `record` holds the figures of `ownlab data inspect --json`; a notebook shows them with pictures."""
 
-    def __init__(self, record: Any, text: str) -> None:
-        self.record, self.text = record, text  # the text may have colours
+    def __init__(self, record: Any, text: str, html: str) -> None:
+        self.record, self.text, self.html = record, text, html  # the text may have colours
 
     def report(self) -> None:
         """Print everything as text."""
@@ -19,3 +19,6 @@ class DataInspection:
 
     def __repr__(self) -> str:
         return re.sub("\x1b\\[[0-9;]*m", "", self.text).rstrip()
+
+    def _repr_html_(self) -> str:
+        return self.html

@@ -87,8 +87,14 @@ def test_inspect(ownlab: Ownlab, valid: Callable[[str, str], Any], tmp_path: Pat
     assert {(size["width"], size["height"]) for size in found["image_sizes"]} == {(40, 30), (40, 31)}
     with Image.open(sheet) as picture:
         assert picture.size == (1164, 236)
-    printed = exits(1, ownlab("data", "inspect", str(tmp_path / "in"))).stdout
-    assert "2 files are broken" in printed
+    page = tmp_path / "sheet.html"
+    printed = exits(1, ownlab("data", "inspect", str(tmp_path / "in"), "--sheet", str(page)))
+    assert "2 files are broken" in printed.stdout
+    content = page.read_text()
+    assert content.count("data:image/jpeg;base64,") == 13
+    assert "dog/cut.png: " in content
+    nowhere = str(tmp_path / "nowhere" / "sheet.html")
+    assert "Cannot write" in exits(3, ownlab("data", "inspect", str(tmp_path / "in"), "--sheet", nowhere)).stderr
 
 
 @pytest.mark.parametrize("ending", ["zip", "tar"])

@@ -81,12 +81,13 @@ def test_in_a_kernel_without_ownlab(tmp_path: Path) -> None:
         "packed = ownlab.data.pack(Path('in'), 'packed', seed=3)\n"
         "found = ownlab.data.inspect('packed')\n"
         "print(json.dumps([type(packed).__module__, packed.samples, packed.classes, repr(packed), found.record.kind,\n"
-        "    repr(found), len(list(ownlab.data.open('packed', decode=False)))]))"
+        "    repr(found), len(list(ownlab.data.open('packed', decode=False))), found._repr_html_()]))"
     )
     here = ownlab.data.pack("in", "other", seed=3)
     assert seen[:3] == [type(here).__module__, 12, list(here.classes)]
     assert seen[3].startswith("Packed(folder=")
-    assert seen[4:] == ["packed", repr(ownlab.data.inspect("packed")), 12]
+    found = ownlab.data.inspect("packed")
+    assert seen[4:] == ["packed", repr(found), 12, found._repr_html_()]
 
 
 def test_errors_in_a_kernel_without_ownlab() -> None:

@@ -82,15 +82,17 @@ def inspect(
 ) -> DataInspection:
     """Show what a path contains: kinds of files, classes, image sizes, broken images, duplicates, columns.
 
-    Every file is read. `record` of the result has the figures. Raises OwnlabError.
+    Every file is read. `record` of the result has the figures; a notebook shows it with small pictures. Raises OwnlabError.
     """
-    from ownlab.instruments.data.inspection.pipeline import inspect_data
+    from ownlab.instruments.data.inspection.html_page import inspection_fragment
+    from ownlab.instruments.data.inspection.pipeline import InspectRequest, inspect_data
     from ownlab.instruments.data.inspection.terminal import show_inspection
     from ownlab.render.console import print_to_text
 
-    saved = None if sheet is None else os.fspath(sheet)
-    record = inspect_data(os.fspath(path), saved, only, python or sys.executable, _ignore)
-    return DataInspection(record, print_to_text(lambda out: show_inspection(record, out), _WIDTH))
+    request = InspectRequest(os.fspath(path), None if sheet is None else os.fspath(sheet), only, thumbnails=True)
+    found = inspect_data(request, python or sys.executable, _ignore)
+    printed = print_to_text(lambda out: show_inspection(found, out), _WIDTH)
+    return DataInspection(found.plain(), printed, inspection_fragment(found))
 
 
 def pack(
@@ -205,7 +207,7 @@ def _described(result: Any) -> dict[str, Any]:
     from ownlab.json_encoding import to_typed_builtins
 
     if isinstance(result, DataInspection):
-        return {"record": to_typed_builtins(result.record), "text": result.text}
+        return {"record": to_typed_builtins(result.record), "text": result.text, "html": result.html}
     return {"record": to_typed_builtins(result)}
 
 

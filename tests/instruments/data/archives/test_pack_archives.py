@@ -18,7 +18,7 @@ from tests.guest.data.samples import contents, make_folder, open_names, tar_of, 
 from ownlab.errors import InputError, OwnlabError, UsageError
 from ownlab.instruments.data.archives.limits import Limits
 from ownlab.instruments.data.archives.member_stream import stream_request
-from ownlab.instruments.data.inspection.pipeline import inspect_data
+from ownlab.instruments.data.inspection.pipeline import InspectRequest, inspect_data
 from ownlab.instruments.data.packing.pipeline import PackRequest, pack_data, verify_data
 from ownlab.instruments.data.packing.records import Packed
 
@@ -94,7 +94,7 @@ def test_an_archive_becomes_shards(tmp_path: Path, make: Callable[[dict[str, byt
     assert contents(tmp_path / "out") == files
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".tar", ".index", ".json"}
     assert packed(archive, tmp_path / "out").already_packed
-    seen = inspect_data(str(archive), None, None, PYTHON, lambda event: None)
+    seen = inspect_data(InspectRequest(str(archive)), PYTHON, lambda event: None)
     assert (seen.files, seen.bytes) == (60, sum(map(len, files.values())))
 
 

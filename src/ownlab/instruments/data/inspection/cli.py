@@ -18,7 +18,7 @@ __all__ = ["inspect"]
     "--sheet",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Save small pictures of images from everywhere in the data as FILE.png or .jpg.",
+    help="Save small pictures from everywhere in the data as FILE.png or .jpg, or with the report as FILE.html.",
 )
 @click.option("--only", metavar="FOLDER", help="Look only at this folder of PATH.")
 @click.option(
@@ -36,12 +36,13 @@ def inspect(
     Exit code: 0; 1 if something is broken.
     """
     from ownlab.config.machine_options import resolve_machine_options
-    from ownlab.instruments.data.inspection.pipeline import inspect_data
+    from ownlab.instruments.data.inspection.pipeline import InspectRequest, inspect_data
     from ownlab.instruments.data.progress_terminal import show_progress
 
     target = resolve_machine_options(python=python)
     with show_progress() as on_progress:
-        inspection = inspect_data(str(path), None if sheet is None else str(sheet), only, target.python, on_progress)
+        request = InspectRequest(str(path), None if sheet is None else str(sheet), only)
+        inspection = inspect_data(request, target.python, on_progress).plain()
     if as_json:
         from ownlab.render.documents import echo_record
 

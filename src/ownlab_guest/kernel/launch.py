@@ -194,8 +194,12 @@ def watch_cells(shell: Any, log: int) -> None:
     def last(result: Any) -> None:
         if result is not None and isinstance(result.error_in_exec, Exception):
             from ownlab_guest.shell.command_hints import hints_for_error
+            from ownlab_guest.shell.notebook_folder import hints_for_missing_file
 
-            for hint in hints_for_error(result.error_in_exec):
+            hints = hints_for_error(result.error_in_exec)
+            if is_colab():
+                hints += hints_for_missing_file(result.error_in_exec)
+            for hint in hints:
                 sys.stderr.write(hint + "\n")
 
     shell.events.register("post_run_cell", last)

@@ -35,6 +35,7 @@ PATHS = (
     "instruments/data/archives",
     "instruments/data/download",
     "instruments/data/staging",
+    "instruments/data/test_python.py",
     "instruments/doctor/test_verification.py",
     "instruments/fit/test_measurement.py",
     "instruments/fit/test_notebook.py",

@@ -36,7 +36,7 @@ BASE = {"catalog", "machine"}
 # Feature -> the features it may import, beside the ground, machine and catalog.
 EDGES: dict[str, set[str]] = {
     "cli": {"instruments.top"},  # the driver is asked before the command is loaded
-    "data": set(),
+    "data": {"instruments.data"},  # the functions of its commands
     "notebook": {"instruments.fit"},
     "instruments.doctor": set(),
     "instruments.top": set(),
@@ -157,6 +157,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "keyring": ("ownlab/lab/secrets/keyring_backend.py",),
     "numba": ("ownlab_guest/probe/",),
     "numpy": ("ownlab_guest/bench/", "ownlab_guest/data/decoding.py", "ownlab_guest/probe/"),
+    "obstore": ("ownlab/instruments/data/download/object_storage.py",),
     "prometheus_client": ("ownlab/instruments/top/prometheus.py",),
     "pynvml": ("ownlab_guest/probe/nvml.py",),
     "ray": (),
@@ -189,6 +190,7 @@ SUPERVISOR_MAY_NOT = ["msgspec", "psutil", "dataclasses", "inspect", "asyncio", 
 GUEST_NEIGHBOURS = (
     "ownlab.data",
     "ownlab.notebook",
+    "ownlab.instruments.data.notebook",
     "ownlab.instruments.fit.notebook",
     "ownlab.instruments.top.notebook",
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ownlab.catalog.versions import major_minor, parse_version
+from ownlab.instruments.doctor.decoding import with_decoded_messages
 from ownlab.instruments.doctor.queries import (
     accelerator_on_bus,
     accelerators_of,
@@ -33,6 +34,7 @@ _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
     """Run every rule over a case; return the findings, worst first and causes before effects, and the verdict."""
+    case = with_decoded_messages(case)
     unsorted = [finding for rule in RULES if not rule.last_resort for finding in rule().check(case)]
     if all(finding.severity != "error" for finding in unsorted):
         unsorted += [finding for rule in RULES if rule.last_resort for finding in rule().check(case)]

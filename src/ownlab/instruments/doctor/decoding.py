@@ -20,6 +20,7 @@ from ownlab.text import text
 __all__ = ["with_decoded_messages"]
 
 _LINE_LENGTH = 2000  # longer lines are not searched: a number in them belongs to anything
+_TELLING = 18  # letters: a sentence that long is CUDA's own; "unknown error" may be anybody's
 _NUMBER = r"\(?(?P<number>\d{1,4})\b(?![.%\w])"
 _SIGNED = r"(?P<number>-\d{1,4})\b"
 
@@ -41,7 +42,7 @@ _FORMS = (
     _form(
         "cublas",
         "cuBLAS error",
-        rf"(?<!External\) )\bcublas\w*[ _]?(?:error|failure|status|failed)[^\n\d]{{0,12}}{_NUMBER}",
+        rf"(?<!External\) )\bcublas\w*(?: api)?[ _]?(?:error|failure|status|failed)[^\n\d]{{0,12}}{_NUMBER}",
     ),
     _form("nccl", "NCCL error", r"\bNCCL (?:error|failure):?\s+(?P<number>[1-6])\b"),
     _form(
@@ -55,6 +56,7 @@ _FORMS = (
         rf"\b(?:hip(?: runtime)? ?(?:error|failure)|hip[A-Z]\w+(?:\(\w*\))? (?:returned|failed))[^\n\d]{{0,12}}{_NUMBER}",
     ),
     _form("cuda", "CUDA error", rf"cudaSuccess\s+{_NUMBER}(?= vs)"),
+    _form("cuda", "CUDA error", rf"THCudaCheck FAIL[^\n]*\berror={_NUMBER}"),
     _form("cuda", "CUDA error", rf"\[{_NUMBER}\] Call to cu\w+"),
     _form(
         "cuda",
@@ -123,7 +125,7 @@ def _named_errors(line: str, message: Message) -> Iterator[Message]:
         if known is None:
             continue
         shown = message.text.lower()
-        if known.name.lower() in shown or (known.says and known.says.lower() in shown):
+        if known.name.lower() in shown or (len(known.says) > _TELLING and known.says.lower() in shown):
             continue
         name = f"{known.name}, {known.says}" if known.says else known.name
         yield Message(

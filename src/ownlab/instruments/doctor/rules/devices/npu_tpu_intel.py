@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from ownlab.instruments.doctor.rule import Cause, CauseRule
+from ownlab.instruments.doctor.rules.devices.accelerator_errors import (
+    ASCEND_ERRORS,
+    INTEL_FIRMWARE,
+    INTEL_RUNTIME,
+    TPU_ERRORS,
+)
 from ownlab.text import text
 
 __all__ = ["AscendEnvironment", "IntelGpu", "TpuUnavailable"]
@@ -158,6 +164,7 @@ class AscendEnvironment(CauseRule):
                 ),
             ),
         ),
+        *ASCEND_ERRORS,
     )
 
 
@@ -223,6 +230,7 @@ class TpuUnavailable(CauseRule):
                 text("Colab: Runtime → Change runtime type → TPU; remove jax.tools.colab_tpu.setup_tpu()."),
             ),
         ),
+        *TPU_ERRORS,
     )
 
 
@@ -243,6 +251,7 @@ class IntelGpu(CauseRule):
     blocks = True
     while_broken = True
     causes = (
+        *INTEL_FIRMWARE,
         Cause(
             r"ZE_RESULT_ERROR|DRM_IOCTL_I915|zeInit[^\n]*fail|Level[- ]Zero[^\n]*(?:error|fail|not found)|ze_loader[^\n]*(?:not found|cannot)",
             text("Intel's compute runtime (Level Zero) fails on this card"),
@@ -285,4 +294,5 @@ class IntelGpu(CauseRule):
                 ),
             ),
         ),
+        *INTEL_RUNTIME,
     )

@@ -19,6 +19,7 @@ def findings_of(content: str) -> tuple[Finding, ...]:
 
 # In order: the rule, a message of it, and one that looks alike but is another's, or nobody's.
 NEAR_MISSES = [
+    ("tpu", "The TPU is already in use by process with pid 1234", "ERROR: output device busy, retrying"),
     ("program-backend", "Unknown encoder 'h264_nvenc'", "Stream #0:0 -> #0:0 (h264 (native) -> h264 (h264_nvenc))"),
     ("program-backend", "OPTIX_ERROR_UNSUPPORTED_ABI_VERSION: Unsupported ABI version", "OptiX denoiser enabled on NVIDIA GeForce RTX 3090"),
     ("module-upkeep", "Error! Could not locate dkms.conf file.\nFile: /var/lib/dkms/nvidia/390.48/source/dkms.conf does not exist.", "nvidia/535.129.03, 6.5.0-17-generic, x86_64: installed"),

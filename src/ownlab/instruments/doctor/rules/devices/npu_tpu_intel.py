@@ -186,7 +186,7 @@ class TpuUnavailable(CauseRule):
     while_broken = True
     causes = (
         Cause(
-            r"libtpu\S* (?:is )?already in use|Couldn't open (?:iommu group|VFIO)|vfio[^\n]*iommu group[^\n]*(?:busy|Couldn't open)|TPU is already in use|libtpu_lockfile|/dev/(?:accel|vfio)\S*[^\n]*(?:busy|EBUSY)|Device or resource busy[^\n]*(?:accel|vfio|tpu)|only one process[^\n]*TPU|TPU[^\n]*(?:in use by|busy)",
+            r"libtpu\S* (?:is )?already in use|Couldn't open (?:iommu group|VFIO)|vfio[^\n]*iommu group[^\n]*(?:busy|Couldn't open)|TPU is already in use|libtpu_lockfile|/dev/(?:accel|vfio)\S*[^\n]*(?:busy|EBUSY)|Device or resource busy[^\n]*(?:accel|vfio|\btpu)|only one process[^\n]*\bTPU|\bTPU[^\n]*(?:in use by|busy)",
             text("Another process uses the TPU"),
             text("Only one process at a time may use a TPU. An old notebook or a crashed run still holds it."),
             (

@@ -15,7 +15,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 
 # Fixtures that start processes.
-FIXTURES = frozenset({"fake_nvml", "kernel", "ownlab", "running_lab", "torch_python", "world"})
+FIXTURES = frozenset({"cluster", "fake_nvml", "kernel", "ownlab", "running_lab", "torch_python", "world"})
 
 # Files and folders with tests that start processes in another way.
 PATHS = (
@@ -49,6 +49,7 @@ PATHS = (
     "instruments/top/test_recording.py",
     "instruments/why/test_cli.py",
     "instruments/why/test_planted.py",
+    "lab/engines/slurm/test_failures.py",
     "lab/environments/test_registry.py",
     "lab/environments/test_uv.py",
     "lab/forms/test_page.py",

@@ -67,8 +67,8 @@ def sweep_script(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Run a script with every combination of the values of its options."""
+    from ownlab.lab.engines.local.cards import choose_script_type
     from ownlab.lab.runs.validation import outer_environment
-    from ownlab.lab.scripts.cards import choose_script_type
     from ownlab.lab.scripts.preparation import check_script
     from ownlab.lab.sweeps.grid import combinations
     from ownlab.lab.sweeps.sweep import SweepRequest
@@ -76,6 +76,7 @@ def sweep_script(
     if script[0] == "-":
         raise UsageError(text("--sweep needs a script that can be read again; it cannot come from standard input."))
     check_script(script)
+    _refuse_cluster(given)
     env = outer_environment()
     kind = choose_script_type(given["type"], given["gpus"], given["python"], env)
     request = SweepRequest(
@@ -89,6 +90,15 @@ def sweep_script(
         force=given["force"],
     )
     return _sweep(request, given["output"], env, detach=detach, as_json=as_json)
+
+
+def _refuse_cluster(given: dict[str, Any]) -> None:
+    from ownlab.config.loader import resolve_lab_options
+    from ownlab.lab.engines.registry import DEFAULT_ENGINE
+
+    if resolve_lab_options(run_engine=given["engine"]).run_engine != DEFAULT_ENGINE:
+        message = text("--sweep runs on this machine only, not yet on a cluster.")
+        raise UsageError(message, hint=text("Leave --engine out, or give --engine local."))
 
 
 def _check_values(notebook: dict[str, Any], grid: tuple[Combination, ...]) -> None:

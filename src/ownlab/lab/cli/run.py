@@ -115,7 +115,7 @@ class RunCommand(click.Command):
     "--jobs",
     type=click.IntRange(1),
     metavar="N",
-    help="For --sweep: at most N runs at a time. Default: as many as GPUs are free.",
+    help="For --sweep: at most N runs at a time. Default: as many as GPUs are free; on a cluster 8.",
 )
 @click.option(
     "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Set a field of the notebook's forms (#@param)."

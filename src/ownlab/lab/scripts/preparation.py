@@ -17,7 +17,7 @@ from ownlab.lab.scripts.folder import make_run_folder, write_source, write_start
 from ownlab.lab.scripts.records import StartedScript
 from ownlab.text import text
 
-__all__ = ["PreparedScript", "ScriptRequest", "check_script", "prepare_script"]
+__all__ = ["PreparedScript", "ScriptRequest", "check_script", "find_script_engine", "prepare_script"]
 
 _MAX_RANKS = 1024
 
@@ -60,7 +60,7 @@ def prepare_script(request: ScriptRequest) -> PreparedScript:
     """Check everything that is requested, and create the folder of the run. UsageError or InputError if it is not possible."""
     stem = check_script(request.script)
     env = outer_environment()
-    engine = _find_engine(request, env)
+    engine = find_script_engine(request.engine, request.cluster, env)
     offer = engine.offers(Request(request.type, request.gpus, request.nodes or 1, request.python))[0]
     ranks = request.nproc or max(1, offer.type.cards)
     if ranks > _MAX_RANKS:
@@ -84,10 +84,11 @@ def prepare_script(request: ScriptRequest) -> PreparedScript:
     return PreparedScript(request, engine, offer, start, folder, env)
 
 
-def _find_engine(request: ScriptRequest, env: Mapping[str, str]) -> Engine:
-    flags: dict[str, Any] = {f"slurm_{name}": value for name, value in request.cluster.items()}
-    options = resolve_lab_options(environ=env, run_engine=request.engine, **flags)
-    given = next((name for name, value in request.cluster.items() if value is not None), None)
+def find_script_engine(name: str | None, cluster: Mapping[str, str | None], env: Mapping[str, str]) -> Engine:
+    """The engine that was asked for, or that of the setting run.engine, with the options of a cluster as settings."""
+    flags: dict[str, Any] = {f"slurm_{option}": value for option, value in cluster.items()}
+    options = resolve_lab_options(environ=env, run_engine=name, **flags)
+    given = next((option for option, value in cluster.items() if value is not None), None)
     if options.run_engine == DEFAULT_ENGINE and given is not None:
         message = text("{option} is for a cluster; this machine has none.", option=f"--{given}")
         raise UsageError(message, hint=text("Run it on a cluster with --engine slurm."))

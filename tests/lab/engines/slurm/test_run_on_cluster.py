@@ -288,6 +288,32 @@ def test_a_closed_partition_is_waited_for_with_its_reason(member: World, started
     assert process.returncode == 130, stderr
 
 
+def test_a_sweep_submits_a_job_for_each_combination(member: World, valid: Valid) -> None:
+    path = script(
+        member, "import os, sys\nprint('job', os.environ['SLURM_JOB_ID'])\nprint('loss=' + sys.argv[1][5:])\n"
+    )
+    ran = member.run(*SLURM, "--partition", "one", "--gpus", "1", "--sweep", "lr=1,2,3", "--json", path)
+    report = valid(ran.stdout, "run-sweep")
+    assert ran.returncode == 0, ran.stderr
+    trials = {trial["parameters"]["lr"]: trial for trial in report["trials"]}
+    assert {lr: (trial["status"], trial["metrics"]["loss"]) for lr, trial in trials.items()} == {
+        "1": ("done", 1.0), "2": ("done", 2.0), "3": ("done", 3.0),
+    }  # fmt: skip
+    jobs = {Path(trial["output"], "rank-0.log").read_text().split()[1] for trial in trials.values()}
+    assert len(jobs) == 3
+
+
+def test_a_script_from_standard_input_runs_on_a_node(member: World) -> None:
+    """As `%%train` starts it, if the setting run.engine is slurm."""
+    member.env["OWNLAB_RUN_ENGINE"] = "slurm"
+    command = [sys.executable, "-m", "ownlab", "run", "--python", sys.executable, "-", "x"]
+    source = "import os, sys\nprint(sys.argv[1:], os.environ['SLURMD_NODENAME'])\n"
+    ran = subprocess.run(
+        command, input=source, capture_output=True, text=True, env=member.env, cwd=member.root, timeout=300, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, "['x'] n1\n"), ran.stderr
+
+
 def test_the_partitions_are_listed_with_what_is_free(member: World, started: Started, valid: Valid, until: Any) -> None:
     process = started("--partition", "one", "--gpus", "4", "--nproc", "1", script(member, WAITS))
     until(lambda: "at work" in log(member))

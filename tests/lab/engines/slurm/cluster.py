@@ -113,6 +113,18 @@ class Cluster:
         daemon.kill()
         daemon.wait(PATIENCE)
 
+    def cut_power(self, node: str) -> None:
+        """Kill everything on a node at once: its daemon, and what runs of jobs there."""
+        self.kill(node)
+        for pid in self.processes():
+            with contextlib.suppress(OSError):  # it has ended
+                environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                if (
+                    f"SLURMD_NODENAME={node}".encode() in environ
+                    or b"slurmstepd" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                ):
+                    os.kill(pid, signal.SIGKILL)
+
     def stop(self) -> None:
         """End all jobs and daemons, and whatever a job has left."""
         if "slurmctld" in self._daemons:

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,22 +17,29 @@ if TYPE_CHECKING:
     from tests.command_line import World
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two nodes with four fake GPUs each."""
+@contextmanager
+def running_cluster(**settings: int) -> Iterator[Cluster]:
+    """A cluster that is ended at the end; the test is skipped where there is no Slurm."""
     lacking = missing()
     if lacking:
         pytest.skip(f"{lacking} is not installed; `scripts/setup test` installs Slurm where it may")
     # A short path: munged's socket is in it.
     root = Path(tempfile.mkdtemp(prefix="ownlab-slurm-", dir="/tmp"))
     root.chmod(0o755)  # daemons refuse a socket in a folder that others cannot enter
-    cluster = Cluster(root)
+    cluster = Cluster(root, **settings)
     try:
         cluster.start()
         yield cluster
     finally:
         cluster.stop()
         shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes with four fake GPUs each."""
+    with running_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture

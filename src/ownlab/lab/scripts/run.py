@@ -122,6 +122,7 @@ class _Run:
         self._reporter, self._stop = reporter, stop
         self._log = LogFollower(log_file(prepared.folder, 0))
         self._state = "starting"
+        self._has_started = False
         self._reason = ""
         self._requests = 0  # to stop, so far
         self._handled = 0
@@ -151,7 +152,8 @@ class _Run:
         if status.state == "waiting" and status.reason != self._reason:
             self._reason = status.reason
             self._reporter.waiting(self._prepared, status)
-        elif status.state == "running" and self._state != "running":
+        elif status.state == "running" and not self._has_started:
+            self._has_started = True
             self._reporter.started(self._prepared, status)
         self._state = status.state
 

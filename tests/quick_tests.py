@@ -15,7 +15,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 
 # Fixtures that start processes.
-FIXTURES = frozenset({"fake_nvml", "kernel", "ownlab", "running_lab", "torch_python", "world"})
+FIXTURES = frozenset({"cluster", "fake_nvml", "kernel", "ownlab", "running_lab", "torch_python", "world"})
 
 # Files and folders with tests that start processes in another way.
 PATHS = (
@@ -53,6 +53,7 @@ PATHS = (
     "instruments/why/test_notebook.py",
     "instruments/why/test_planted.py",
     "instruments/why/trace/test_torch_traces.py",
+    "lab/engines/slurm/test_failures.py",
     "lab/environments/test_registry.py",
     "lab/environments/test_uv.py",
     "lab/forms/test_page.py",

@@ -73,7 +73,8 @@ EDGES: dict[str, set[str]] = {
         "lab.store",
         "lab.transport",
     },
-    "lab.scripts": {"lab.environments", "lab.runs", "lab.runtimes", "lab.store", "lab.transport"},
+    "lab.engines": {"lab.environments", "lab.runs", "lab.runtimes", "lab.store", "lab.transport"},
+    "lab.scripts": {"lab.engines", "lab.runs"},
     "lab.service": {"lab.notebooks", "lab.runtimes", "lab.store"},
     "lab.sweeps": {"lab.runs", "lab.runtimes", "lab.store"},
     "lab.start_page": {"lab.environments", "lab.journal", "lab.notebooks", "lab.runtimes", "lab.service"},
@@ -93,6 +94,7 @@ EDGES: dict[str, set[str]] = {
         "lab.transport",
     },
     "lab.terminal": {
+        "lab.engines",
         "lab.environments",
         "lab.forms",
         "lab.journal",
@@ -106,6 +108,7 @@ EDGES: dict[str, set[str]] = {
         "lab.sweeps",
     },
     "lab.cli": {
+        "lab.engines",
         "lab.environments",
         "lab.forms",
         "lab.journal",

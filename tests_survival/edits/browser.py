@@ -24,6 +24,7 @@ __all__ = ["KINDS", "run_all"]
 
 KINDS = ("crash", "close", "cut", "kill", "second", "away")
 OLD = 2.0  # seconds after which nothing may be lost
+REACHED = 30.0  # seconds until a cell that is there can be clicked
 CONFLICT = "was edited in two places at once"
 ACTIONS = ("append", "append", "append", "insert", "move", "split", "delete", "run", "run")
 
@@ -101,9 +102,16 @@ class EditedRun(Run):
 
     def _act(self, page: Page, action: str) -> None:
         cells = page.locator(".jp-NotebookPanel:visible .jp-Notebook .jp-CodeCell")
-        place = self.chance.randrange(cells.count())
-        editor = cells.nth(place).locator(".cm-content")
-        editor.click()
+        while True:
+            before = cells.count()
+            editor = cells.nth(self.chance.randrange(before)).locator(".cm-content")
+            try:
+                editor.click(timeout=REACHED * 1000)
+                break
+            except BrowserError:
+                if cells.count() == before:
+                    raise
+                # The other page has just deleted a cell.
         text = "\n".join(editor.locator(".cm-line").all_text_contents())
         getattr(self, f"_do_{action}")(page, text, cells.count())
         page.wait_for_timeout(self.chance.choice((0, 100, 700)))

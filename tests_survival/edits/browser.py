@@ -17,7 +17,7 @@ from playwright.sync_api import BrowserContext, Locator, Page
 from playwright.sync_api import Error as BrowserError
 from tests_browser.lab import wait_for
 from tests_browser.network import Network
-from tests_survival.browser import Outcome, Run, System, browser, print_outcome
+from tests_survival.browser import PATIENCE, Outcome, Run, System, browser, print_outcome
 from tests_survival.edits.document import TOKEN, Tokens, all_tokens, make_notebook, printed, tokens
 
 __all__ = ["KINDS", "run_all"]
@@ -102,19 +102,23 @@ class EditedRun(Run):
 
     def _act(self, page: Page, action: str) -> None:
         cells = page.locator(".jp-NotebookPanel:visible .jp-Notebook .jp-CodeCell")
-        while True:
-            before = cells.count()
-            editor = cells.nth(self.chance.randrange(before)).locator(".cm-content")
-            try:
-                editor.click(timeout=REACHED * 1000)
-                break
-            except BrowserError:
-                if cells.count() == before:
-                    raise
-                # The other page has just deleted a cell.
+        editor = self._click_any(cells)
         text = "\n".join(editor.locator(".cm-line").all_text_contents())
         getattr(self, f"_do_{action}")(page, text, cells.count())
         page.wait_for_timeout(self.chance.choice((0, 100, 700)))
+
+    def _click_any(self, cells: Locator) -> Locator:
+        """Click into a cell; into another one, if the other page has just deleted it."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            editor = cells.nth(self.chance.randrange(cells.count())).locator(".cm-content")
+            try:
+                editor.click(timeout=REACHED * 1000)
+            except BrowserError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return editor
 
     def _type_line(self, page: Page) -> None:
         line = self.new.line(0.05)

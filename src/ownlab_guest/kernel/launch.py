@@ -176,7 +176,11 @@ def protect_debugger() -> None:
 
 
 def watch_cells(shell: Any, log: int) -> None:
-    """Run start-up scripts before the first cell, and record installed packages. Imports are lazy: most kernels need neither."""
+    """Send what earlier cells have printed, run start-up scripts before the first cell, and record installed packages.
+
+    Imports are lazy: most kernels need neither of the last two.
+    """
+    from ownlab_guest.kernel.output_flush import make_flush
 
     def first(info: Any) -> None:
         shell.events.unregister("pre_run_cell", first)
@@ -203,6 +207,8 @@ def watch_cells(shell: Any, log: int) -> None:
                 sys.stderr.write(hint + "\n")
 
     shell.events.register("post_run_cell", last)
+    flush = make_flush(shell.kernel.iopub_thread)
+    shell.events.register("pre_run_cell", lambda info: flush())
     shell.events.register("pre_run_cell", first)
     shell.events.register("pre_run_cell", each)
 

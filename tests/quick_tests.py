@@ -15,7 +15,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 
 # Fixtures that start processes.
-FIXTURES = frozenset({"fake_nvml", "kernel", "ownlab", "running_lab", "torch_python", "world"})
+FIXTURES = frozenset({"cluster", "fake_nvml", "kernel", "ownlab", "running_lab", "torch_python", "world"})
 
 # Files and folders with tests that start processes in another way.
 PATHS = (
@@ -28,6 +28,7 @@ PATHS = (
     "guest/test_activation.py",
     "guest/test_files.py",
     "guest/test_kernel.py",
+    "guest/test_output_flush.py",
     "guest/test_packages.py",
     "guest/test_removal.py",
     "guest/test_startup.py",
@@ -35,6 +36,7 @@ PATHS = (
     "instruments/data/archives",
     "instruments/data/download",
     "instruments/data/staging",
+    "instruments/data/test_python.py",
     "instruments/doctor/test_verification.py",
     "instruments/fit/test_measurement.py",
     "instruments/fit/test_notebook.py",
@@ -52,6 +54,7 @@ PATHS = (
     "instruments/why/test_notebook.py",
     "instruments/why/test_planted.py",
     "instruments/why/trace/test_torch_traces.py",
+    "lab/engines/slurm/test_failures.py",
     "lab/environments/test_registry.py",
     "lab/environments/test_uv.py",
     "lab/forms/test_page.py",

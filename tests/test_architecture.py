@@ -36,7 +36,7 @@ BASE = {"catalog", "machine"}
 # Feature -> the features it may import, beside the ground, machine and catalog.
 EDGES: dict[str, set[str]] = {
     "cli": {"instruments.top"},  # the driver is asked before the command is loaded
-    "data": set(),
+    "data": {"instruments.data"},  # the functions of its commands
     "notebook": {"instruments.fit"},
     "instruments.doctor": set(),
     "instruments.top": set(),
@@ -73,7 +73,8 @@ EDGES: dict[str, set[str]] = {
         "lab.store",
         "lab.transport",
     },
-    "lab.scripts": {"lab.environments", "lab.runs", "lab.runtimes", "lab.store", "lab.transport"},
+    "lab.engines": {"lab.environments", "lab.runs", "lab.runtimes", "lab.store", "lab.transport"},
+    "lab.scripts": {"lab.engines", "lab.runs"},
     "lab.service": {"lab.notebooks", "lab.runtimes", "lab.store"},
     "lab.sweeps": {"lab.runs", "lab.runtimes", "lab.store"},
     "lab.start_page": {"lab.environments", "lab.journal", "lab.notebooks", "lab.runtimes", "lab.service"},
@@ -93,6 +94,7 @@ EDGES: dict[str, set[str]] = {
         "lab.transport",
     },
     "lab.terminal": {
+        "lab.engines",
         "lab.environments",
         "lab.forms",
         "lab.journal",
@@ -106,6 +108,7 @@ EDGES: dict[str, set[str]] = {
         "lab.sweeps",
     },
     "lab.cli": {
+        "lab.engines",
         "lab.environments",
         "lab.forms",
         "lab.journal",
@@ -157,6 +160,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "keyring": ("ownlab/lab/secrets/keyring_backend.py",),
     "numba": ("ownlab_guest/probe/",),
     "numpy": ("ownlab_guest/bench/", "ownlab_guest/data/decoding.py", "ownlab_guest/probe/"),
+    "obstore": ("ownlab/instruments/data/download/object_storage.py",),
     "prometheus_client": ("ownlab/instruments/top/prometheus.py",),
     "pynvml": ("ownlab_guest/probe/nvml.py",),
     "ray": (),
@@ -189,6 +193,7 @@ SUPERVISOR_MAY_NOT = ["msgspec", "psutil", "dataclasses", "inspect", "asyncio", 
 GUEST_NEIGHBOURS = (
     "ownlab.data",
     "ownlab.notebook",
+    "ownlab.instruments.data.notebook",
     "ownlab.instruments.fit.notebook",
     "ownlab.instruments.top.notebook",
 )

@@ -14,6 +14,22 @@ from tests_browser.notebook import LabPage, Notebook
 
 BIG = os.urandom(3 << 20)  # sent in several chunks
 
+READ_TERMINAL = """async wanted => {
+    const [{ name }] = await (await fetch('/api/terminals')).json();
+    const socket = new WebSocket(`ws://${location.host}/terminals/websocket/${name}`);
+    let printed = '';
+    return new Promise((resolve, reject) => {
+        setTimeout(() => reject(new Error(`not printed in 90 s: ${printed}`)), 90000);
+        socket.onmessage = ({ data }) => {
+            const [kind, text] = JSON.parse(data);
+            printed += kind === 'stdout' ? text : '';
+            if (printed.includes(wanted)) {
+                resolve(printed);
+            }
+        };
+    });
+}"""
+
 
 def write_colab(lab: Lab, name: str, *cells: str) -> str:
     made = notebook_of(CPU, *cells)
@@ -142,6 +158,27 @@ def test_a_terminal_starts_in_the_folder_of_the_lab(page: LabPage, lab: Lab) -> 
     there = lab.folder / "where.txt"
     wait_for(lambda: there.exists() and "version" in there.read_text(), "both commands have run in the lab's folder")
     assert there.read_text().splitlines()[0] == str(lab.folder)
+
+
+def test_data_are_inspected_by_a_click(page: LabPage, lab: Lab) -> None:
+    """In a terminal of the lab; the name of the folder is one word of the shell."""
+    folder = lab.folder / "it's data"
+    for name in ("cat/1.txt", "dog/2.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (lab.folder / "script.py").write_text("")
+    page.open()
+    page.files("Lab")
+    browser = page.page.locator("#filebrowser")
+    entry(browser, "script.py").click(button="right")
+    expect(page.page.locator(".lm-Menu-item", has_text="Copy Path for Code")).to_be_visible()
+    expect(page.page.locator(".lm-Menu-item", has_text="Inspect Data")).to_be_hidden()
+    page.page.keyboard.press("Escape")
+    choose(page, entry(browser, "it's data"), "Inspect Data")
+    expect(page.page.locator(".jp-Terminal .xterm-screen")).to_be_visible()
+    # The screen is a picture; the server repeats to each new connection what the terminal has printed.
+    printed = page.page.evaluate(READ_TERMINAL, "2 classes")
+    assert "2 files" in printed
 
 
 def test_the_disk_and_its_warning(page: LabPage, lab: Lab) -> None:

@@ -18,7 +18,9 @@ def test_an_import_error_leads_to_the_package(lab: Lab, page: LabPage) -> None:
     known = notebook.cell(0).get_by_role("group", name="xgboost is not installed")
     expect(known).to_contain_text("%pip install xgboost installs it.")
     created = notebook.cell(1).get_by_role("group", name="torch is not installed")
-    expect(created).to_contain_text("The environment deep-learning has it, and can be created on the start page.")
+    expect(created).to_contain_text(
+        "The environment deep-learning, which can be created on the start page, will have it."
+    )
     assert notebook.panel.get_by_role("group", name="is not installed").count() == 2  # anybody may own a name on PyPI
 
     known.get_by_role("button", name="Insert the command").click()

@@ -56,6 +56,7 @@ export const commandIds = {
   history: 'ownlab:history',
   insertCode: 'ownlab:insert-code',
   insertText: 'ownlab:insert-text',
+  inspectData: 'ownlab:inspect-data',
   keyboardShortcuts: 'ownlab:keyboard-shortcuts',
   mountDrive: 'ownlab:mount-drive',
   otherKernel: 'ownlab:other-kernel',

@@ -171,5 +171,35 @@ test('a death is delivered once per cell, and lasts until another kernel starts'
   );
   assert.equal(states.hasDied('kernel-1', 'client-1'), true);
   state.onMessage(message('status', 'm1', { content: { execution_state: 'restarting' } }), 0);
+  state.takeSocket(socket);
   assert.equal(states.hasDied('kernel-1', 'client-1'), false);
+});
+
+test('a cell that is run before the position is known is meant for the kernel that the page hears of next', () => {
+  const { state, socket } = connected();
+  state.receivedPosition = 7;
+  state.cellRun('again');
+  state.cellRun('waiting');
+  state.onMessage(message('status', 'm1', { content: { execution_state: 'restarting' } }), 0);
+  state.takeSocket(socket);
+  assert.equal(state.receivedPosition, null);
+  state.cellRun('again');
+  assert.equal(state.runPosition('again'), null); // not 7, which was before the kernel died
+  state.receivedPosition = 12;
+  state.receivedPosition = 30;
+  assert.equal(state.runPosition('again'), 12);
+  assert.equal(state.runPosition('waiting'), 7);
+});
+
+test('a kernel has died until JupyterLab connects to the next one', () => {
+  const states = new ConnectionStates();
+  const state = states.get('kernel-1', 'client-1');
+  state.kernelDied({ at: 1, cell: null, summary: 'killed' }, [], 3);
+  state.onMessage(message('status', 'm1', { content: { execution_state: 'restarting' } }), 0);
+  assert.ok(states.hasDied('kernel-1', 'client-1')); // JupyterLab will still forget what it has sent
+  state.takeSocket(new RecordingSocket());
+  assert.ok(!states.hasDied('kernel-1', 'client-1'));
+  state.kernelDied({ at: 2, cell: null, summary: 'killed again' }, [], 9);
+  state.takeSocket(new RecordingSocket()); // another connection to the same kernel
+  assert.ok(states.hasDied('kernel-1', 'client-1'));
 });

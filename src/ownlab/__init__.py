@@ -12,7 +12,7 @@
 #   cli/                         the table of commands; errors become exit codes
 #   machine/                     facts about this computer: Known(value, unit, source) or Unknown(reason)
 #   catalog/                     cards, drivers, CUDA, wheels, platforms, speeds: data with source and date
-#   instruments/                 one folder per command: doctor, top, bench, fit, advise
+#   instruments/                 one folder per command: doctor, top, why, bench, fit, advise, data
 #                                (cli, records, terminal, chart, notebook, and the logic)
 #   lab/                         where work runs and is kept
 #     store/                     runtimes, leases and usage: SQLite, scheduler, locks
@@ -21,7 +21,8 @@
 #     transport/                 the sockets between a supervisor and its clients
 #     journal/                   what kernels sent, on disk: records, state, replay, compaction
 #     notebooks/                 notebooks as files, merged with their journals
-#     environments/ colab/ forms/ secrets/ remote_notebooks/ runs/
+#     runs/ scripts/ sweeps/     notebooks without a page, scripts on several GPUs, combinations of values
+#     environments/ colab/ forms/ secrets/ remote_notebooks/ start_page/
 #     server/                    the Jupyter server extension
 #     service/                   up, down, open, the watchdog
 #     cli/ terminal/             the lab's commands and what they print

@@ -22,6 +22,7 @@ from ownlab.catalog.cuda import (
     toolkit_driver,
 )
 from ownlab.catalog.data_files import load_json
+from ownlab.catalog.error_codes import ErrorCodes, error_code, phrases
 from ownlab.catalog.frameworks import (
     Cudnn,
     Frameworks,
@@ -42,6 +43,7 @@ TABLES: dict[str, type[Any]] = {
     "cuda_drivers": Drivers,
     "cuda_libraries": CudaLibraries,
     "cudnn": Cudnn,
+    "error_codes": ErrorCodes,
     "frameworks": Frameworks,
     "torch_wheels": Wheels,
     "xid": Xids,
@@ -441,3 +443,25 @@ def test_xids() -> None:
 def test_no_xid_is_listed_twice() -> None:
     numbers = [row.xid for row in load_json("xid", Xids).xids]
     assert len(numbers) == len(set(numbers))
+
+
+# --- error codes ------------------------------------------------------------------------------------------------------
+
+
+def test_errors_by_number() -> None:
+    insufficient = error_code("cuda", 35)
+    assert insufficient is not None
+    assert insufficient.name == "cudaErrorInsufficientDriver"
+    assert error_code("cuda", 4711) is None
+    access = error_code("exit", 0xC0000005)
+    assert access is not None
+    assert access.name == "STATUS_ACCESS_VIOLATION"
+
+
+def test_no_error_code_is_listed_twice_and_no_translation_is_ambiguous() -> None:
+    for family in load_json("error_codes", ErrorCodes).families:
+        numbers = [code.number for code in family.codes]
+        assert len(set(numbers)) == len(numbers)
+    translations = [translation for phrase in phrases() for translation in phrase.translations]
+    assert len(set(translations)) == len(translations)
+    assert not any(phrase.english in translation for phrase in phrases() for translation in phrase.translations)

@@ -1,6 +1,7 @@
 """People who type in Chromium, with one interruption; the same for our lab and for other systems.
 
-What was typed more than two seconds before the interruption must be in the notebook when it is opened again.
+What was typed more than two seconds before the interruption must be in the notebook when it is opened again. Of two pages
+that change the same lines at once, one loses: then a page must show its text, and the history must have it.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Locator, Page
 from playwright.sync_api import Error as BrowserError
+from tests_browser.lab import wait_for
 from tests_browser.network import Network
-from tests_survival.browser import Outcome, Run, System, browser, print_outcome
+from tests_survival.browser import PATIENCE, Outcome, Run, System, browser, print_outcome
 from tests_survival.edits.document import TOKEN, Tokens, all_tokens, make_notebook, printed, tokens
 
 __all__ = ["KINDS", "run_all"]
 
 KINDS = ("crash", "close", "cut", "kill", "second", "away")
 OLD = 2.0  # seconds after which nothing may be lost
+REACHED = 30.0  # seconds until a cell that is there can be clicked
+CONFLICT = "was edited in two places at once"
 ACTIONS = ("append", "append", "append", "insert", "move", "split", "delete", "run", "run")
 
 
@@ -33,6 +37,7 @@ class Typed:
         self.removed: set[str] = set()
         self.runs: list[tuple[float, list[str]]] = []
         self.interruptions: list[float] = []
+        self.told: set[str] = set()  # a page has shown the text that lost against another one
 
     def must_be_there(self, token: str) -> bool:
         """Whether it was old enough at each interruption."""
@@ -63,16 +68,20 @@ class EditedRun(Run):
                 self.typed.interruptions.append(time.monotonic())
                 getattr(self, f"_{self.kind}")(pages)
             self._act(self.chance.choice(pages), self.chance.choice(ACTIONS))
+            self._read_notices(pages)
         self._until_idle(pages)
+        self._read_notices(pages)
         self.typed.interruptions.append(time.monotonic())  # the last tab is closed, without a save
         for page in pages:
             page.close()
         page = self._open()
         self._until_idle([page])
         self._saved(page)
+        self._read_notices([page])
         page.close()
+        kept = self._history() if self.typed.told else set()
         self._end()
-        return self._faults(json.loads((self.system.folder / self.path).read_text(encoding="utf-8")))
+        return self._faults(kept, json.loads((self.system.folder / self.path).read_text(encoding="utf-8")))
 
     # --- interruptions: also those of the runs without edits ------------------------------------------------------------
 
@@ -93,12 +102,23 @@ class EditedRun(Run):
 
     def _act(self, page: Page, action: str) -> None:
         cells = page.locator(".jp-NotebookPanel:visible .jp-Notebook .jp-CodeCell")
-        place = self.chance.randrange(cells.count())
-        editor = cells.nth(place).locator(".cm-content")
-        editor.click()
+        editor = self._click_any(cells)
         text = "\n".join(editor.locator(".cm-line").all_text_contents())
         getattr(self, f"_do_{action}")(page, text, cells.count())
         page.wait_for_timeout(self.chance.choice((0, 100, 700)))
+
+    def _click_any(self, cells: Locator) -> Locator:
+        """Click into a cell; into another one, if the other page has just deleted it."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            editor = cells.nth(self.chance.randrange(cells.count())).locator(".cm-content")
+            try:
+                editor.click(timeout=REACHED * 1000)
+            except BrowserError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return editor
 
     def _type_line(self, page: Page) -> None:
         line = self.new.line(0.05)
@@ -143,10 +163,41 @@ class EditedRun(Run):
 
     # --- what is there in the end --------------------------------------------------------------------------------------
 
-    def _faults(self, notebook: dict[str, Any]) -> list[str]:
+    def _read_notices(self, pages: list[Page]) -> None:
+        """Read the texts that lost against another page, and keep the cells as they are."""
+        for page in pages:
+            while self._notices(page).count():
+                self._read_notice(page)
+
+    @staticmethod
+    def _notices(page: Page) -> Locator:
+        return page.locator(".Toastify__toast", has_text=CONFLICT)
+
+    def _read_notice(self, page: Page) -> None:
+        notices = self._notices(page)
+        before = notices.count()
+        notices.first.get_by_role("button", name="Show both").click()
+        dialog = page.locator(".jp-Dialog", has_text=CONFLICT)
+        self.typed.told |= set(tokens(dialog.locator(".ownlab-Versions-diff").inner_text()))
+        dialog.get_by_role("button", name="Keep the text of the cell").click()
+        dialog.wait_for(state="detached")
+        wait_for(lambda: notices.count() != before, "the notice is gone")
+
+    def _history(self) -> set[str]:
+        """The tokens of all versions of the notebook."""
+        route, asked = f"{self.system.url}/ownlab/api/notebooks/history", {"notebook": self.path}
+        versions = self.client.get(route, params=asked).raise_for_status().json()["versions"]
+        contents = [self.client.get(route, params={**asked, "version": version["id"]}) for version in versions]
+        # One that a newer version has replaced meanwhile is not found.
+        return set(tokens("\n".join(content.text for content in contents if content.is_success)))
+
+    def _faults(self, kept: set[str], notebook: dict[str, Any]) -> list[str]:
+        """`kept`: the tokens in the history."""
         sources = ["".join(cell["source"]) for cell in notebook["cells"]]
         there = all_tokens(sources)
-        faults = [f"lost: {token}" for token in self.typed.at if self.typed.must_be_there(token) and not there[token]]
+        missing = [token for token in self.typed.at if self.typed.must_be_there(token) and not there[token]]
+        faults = [f"lost: {token}" for token in missing if token not in self.typed.told]
+        faults += [f"lost, also in the history: {token}" for token in missing if token in self.typed.told - kept]
         faults += [f"doubled: {token}" for token, number in there.items() if number > 1]
         for cell, source in zip(notebook["cells"], sources, strict=True):
             text = "".join("".join(output.get("text") or "") for output in cell.get("outputs") or ())

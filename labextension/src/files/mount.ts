@@ -34,8 +34,9 @@ export async function mountDrive(panel: NotebookPanel, mode: ColabMode | undefin
   }
 }
 
-/** Set when this browser has been told. */
+/** Set when this browser has shown the explanation. */
 const EXPLAINED = 'ownlab:drive-explained';
+const EXPLANATION_MS = 20_000;
 
 /** Say once, after a notebook has mounted the drive, which folder that is: people expect their Google Drive there. */
 export function explainDrive(monitor: DiskUseMonitor, show: () => void): void {
@@ -45,10 +46,9 @@ export function explainDrive(monitor: DiskUseMonitor, show: () => void): void {
       return;
     }
     window.localStorage.setItem(EXPLAINED, '1');
-    const message = text('The drive of your notebooks is the folder {folder} of this machine, not Google Drive. Copy your files there once.', {
-      folder
-    });
-    Notification.info(message, { autoClose: false, actions: [{ label: text('Show the drive'), callback: show }] });
+    // Short, because JupyterLab cuts long notifications off. The Drive tab goes on saying it.
+    const message = text('The drive is {folder} on this machine, not your Google Drive.', { folder });
+    Notification.info(message, { autoClose: EXPLANATION_MS, actions: [{ label: text('Show the drive'), callback: show }] });
   });
 }
 

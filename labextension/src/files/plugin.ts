@@ -4,7 +4,8 @@ import { Clipboard, CommandToolbarButton, ICommandPalette, ISessionContextDialog
 import { PageConfig, PathExt } from '@jupyterlab/coreutils';
 import { type FileBrowser, IDefaultFileBrowser, IFileBrowserFactory } from '@jupyterlab/filebrowser';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
-import { copyIcon, folderIcon } from '@jupyterlab/ui-components';
+import type { Contents } from '@jupyterlab/services';
+import { copyIcon, folderIcon, searchIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import { Token } from '@lumino/coreutils';
 import type { PanelLayout } from '@lumino/widgets';
@@ -13,6 +14,7 @@ import { reportFailure } from '../failures';
 import { driveIcon } from '../icons';
 import { sentences, text } from '../text';
 import { commandIds, IColabModes } from '../tokens';
+import { canBeInspected, startInspection } from './dataInspection';
 import { DiskUseLine, DiskUseMonitor, warnWhenFull } from './diskUse';
 import { explainDrive, mountDrive } from './mount';
 import { MY_DRIVE, PersonalDrive } from './personalDrive';
@@ -225,5 +227,28 @@ function addCommands(
     }
   });
   contextMenu.addItem({ command: commandIds.copyFullPath, selector: '.jp-DirListing-item[data-isdir]', rank: 14.5 });
+  addInspection(app, () => [...(factory.tracker.currentWidget?.selectedItems() ?? [])], pathOf);
   [commandIds.showDrive, commandIds.showRuntimeFiles].forEach(command => palette?.addItem({ command, category: 'ownlab' }));
+}
+
+/** Add "Inspect Data" for what is selected in the lab's folder: the files of runtimes and of the drive have other paths in a terminal. */
+function addInspection({ commands, contextMenu, serviceManager }: JupyterFrontEnd, selected: () => Contents.IModel[], pathOf: (path: string) => string): void {
+  const { contents, terminals } = serviceManager;
+  const chosen = (): Contents.IModel | undefined => {
+    const [item, ...others] = selected();
+    return item && !others.length && !contents.driveName(item.path) && canBeInspected(item) ? item : undefined;
+  };
+  commands.addCommand(commandIds.inspectData, {
+    label: () => text('Inspect Data'),
+    caption: () => text('Show kinds, classes, image sizes, broken images and duplicates'),
+    icon: searchIcon,
+    isVisible: () => chosen() !== undefined,
+    execute: async () => {
+      const item = chosen();
+      if (item) {
+        await reportFailure(startInspection(terminals, pathOf(item.path)).then(name => commands.execute('terminal:open', { name })));
+      }
+    }
+  });
+  contextMenu.addItem({ command: commandIds.inspectData, selector: '.jp-DirListing-item[data-isdir]', rank: 14.6 });
 }

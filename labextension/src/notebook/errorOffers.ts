@@ -1,4 +1,4 @@
-/** Offers below the outputs of cells that failed for a reason that the page can mend. */
+/** Offers below the outputs of cells that failed for a reason that the page can fix. */
 import type { ISessionContextDialogs } from '@jupyterlab/apputils';
 import type { CodeCell } from '@jupyterlab/cells';
 import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';

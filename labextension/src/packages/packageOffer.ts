@@ -84,7 +84,7 @@ class PackagePrompt extends Prompt {
       case 'building':
         return text('The environment {environment}, which is being built, has it.', { environment: offer.to });
       case 'create':
-        return text('The environment {environment} has it, and can be created on the start page.', { environment: offer.to });
+        return text('The environment {environment}, which can be created on the start page, will have it.', { environment: offer.to });
       case 'install':
         return text('{command} installs it.', { command: `%pip install ${offer.package}` });
     }

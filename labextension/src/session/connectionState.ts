@@ -30,7 +30,17 @@ export class ConnectionState {
   ) {}
 
   /** Position of the last message received; null: start with the next message. */
-  receivedPosition: number | null = null;
+  get receivedPosition(): number | null {
+    return this._receivedPosition;
+  }
+  set receivedPosition(position: number | null) {
+    if (this._receivedPosition === null && position !== null) {
+      this._runEarly.forEach(cell => this._runPositions.set(cell, position));
+      this._runEarly.clear();
+    }
+    this._receivedPosition = position;
+  }
+
   /** The notebook contains everything up to this position; the server merges what is newer. */
   handledPosition = 0;
   /** The kernel's session: JupyterLab drops messages of any other session. */
@@ -39,7 +49,7 @@ export class ConnectionState {
   attached = false;
   /** The kernel restarts: messages from before do not concern the new kernel. */
   restarted = false;
-  /** The kernel has died, and no other one has started yet. */
+  /** The kernel has died, and JupyterLab has not taken over another one yet. */
   died = false;
   /** Number of restarts seen so far. */
   kernelGeneration = 0;
@@ -53,6 +63,18 @@ export class ConnectionState {
 
   get attachNeeded(): ISignal<this, AttachReason> {
     return this._attachNeeded;
+  }
+
+  /** JupyterLab has opened a socket; for another kernel, if it has heard of a restart. */
+  takeSocket(socket: IJournalSocket): void {
+    this.socket = socket;
+    if (this.restarted) {
+      this.restarted = false;
+      this.receivedPosition = null;
+    }
+    if (this._forgotten) {
+      this._forgotten = this.died = false;
+    }
   }
 
   /** Hold back all messages until `resume`. */
@@ -164,7 +186,10 @@ export class ConnectionState {
 
   /** A cell is run: from now on it may have to wait until it is sent. */
   cellRun(cell: string): void {
-    if (this.receivedPosition !== null) {
+    if (this.receivedPosition === null) {
+      this._runPositions.delete(cell); // of an earlier run, which was meant for an earlier kernel
+      this._runEarly.add(cell);
+    } else {
       this._runPositions.set(cell, this.receivedPosition);
     }
   }
@@ -182,7 +207,7 @@ export class ConnectionState {
   /** Forget everything about the previous kernel. */
   reset(): void {
     this.kernelGeneration += 1;
-    this.died = false;
+    this._forgotten = true;
     this.outbox.clear();
     this.cellIds.clear();
     this._replayed.clear();
@@ -199,6 +224,11 @@ export class ConnectionState {
   private readonly _replayed = new Map<string, number>();
   /** Cell -> position received when it was run last. */
   private readonly _runPositions = new Map<string, number>();
+  /** Cells that were run while the position was not known: they get the first one that is. */
+  private readonly _runEarly = new Set<string>();
+  private _receivedPosition: number | null = null;
+  /** JupyterLab forgets the kernel that was there, and will open another socket. */
+  private _forgotten = false;
   private readonly _undelivered: LocalMessage[] = [];
   private _pause: PromiseDelegate<void> | null = null;
 }

@@ -38,11 +38,7 @@ export class JournalSocket extends SocketBase implements IJournalSocket {
     private readonly _reachability: Reachability
   ) {
     super(url);
-    if (_state.restarted) {
-      _state.restarted = false;
-      _state.receivedPosition = null;
-    }
-    _state.socket = this;
+    _state.takeSocket(this);
     _reachability.changed.connect(this._onReachabilityChanged, this);
     window.addEventListener('online', this._reconnect);
     void this._connect();

@@ -136,14 +136,32 @@ def main() -> NoReturn:
         _discard_stdout()  # the reader (`| head`) has closed the pipe
         code = 141
     except OSError as exc:
-        if (
-            exc.errno not in _UNWRITABLE or exc.filename is not None
-        ):  # errors of a named file are reported where it is written
+        message = _describe(exc)
+        if message is None:
             raise
-        _discard_stdout()
-        click.echo(text("ownlab: Cannot write the output: {reason}.", reason=exc.strerror or exc), err=True)
+        click.echo(message, err=True)
         code = OwnlabError.exit_code
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _describe(error: OSError) -> str | None:
+    """Explain an error of the surroundings that any command can meet; None: it is a bug."""
+    if error.errno in _UNWRITABLE and error.filename is None:  # errors of a named file are reported where it is written
+        _discard_stdout()
+        return text("ownlab: Cannot write the output: {reason}.", reason=error.strerror or error)
+    if error.errno == errno.ENAMETOOLONG:
+        return text("ownlab: The path is too long for this file system: {path}", path=error.filename)
+    if error.errno == errno.ENOENT and not _has_current_folder():
+        return text("ownlab: The current folder no longer exists. Change to another one: cd")
+    return None
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _run() -> object:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from ownlab.config.environment_names import find_named_python
+from ownlab.errors import InterpreterError
+from ownlab.text import text
 
 __all__ = ["OWN_PYTHON", "MachineOptions", "resolve_machine_options"]
 
@@ -50,13 +52,19 @@ def _resolve_python(asked: str | None, environ: Mapping[str, str]) -> tuple[str,
 
 
 def _executable(asked: str, environ: Mapping[str, str]) -> str:
-    """Resolve a path, the folder of an environment, the name of one, or a name on PATH; anything else is returned unchanged."""
+    """Resolve a path, the folder of an environment, the name of one, or a name on PATH; a path of nothing is returned unchanged."""
     path = os.path.expanduser(asked)
     if os.path.isdir(path):
         return _python_in(path) or path
     if os.path.exists(path):
         return path
-    return find_named_python(asked, environ) or shutil.which(asked) or asked
+    found = find_named_python(asked, environ) or shutil.which(asked)
+    if found is None and os.path.basename(asked) == asked:
+        raise InterpreterError(
+            text("There is no environment, program or file named {name!r}.", name=asked),
+            hint=text("These environments exist: ownlab env list"),
+        )
+    return found or asked
 
 
 def _python_in(environment: str) -> str | None:

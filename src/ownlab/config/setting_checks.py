@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "Check",
     "as_address",
     "as_boolean",
+    "as_duration",
     "as_file",
     "as_folder",
     "as_limit",
@@ -26,6 +28,8 @@ __all__ = [
 
 # The numbers of equal parts that a card can be divided into.
 SHARES = (2, 3, 4, 6, 12)
+
+_DURATION = r"\d+(:\d\d?){0,2}|\d+-\d\d?(:\d\d?){0,2}"
 
 
 class BadValue(Exception):
@@ -116,6 +120,15 @@ def as_script(given: object) -> str | None:
 def as_string(given: object) -> str:
     if not isinstance(given, str):
         raise BadValue(text("a text"))
+    return given
+
+
+def as_duration(given: object) -> str:
+    """A time as sbatch takes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]."""
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        given = str(given)
+    if not isinstance(given, str) or (given and not re.fullmatch(_DURATION, given)):
+        raise BadValue(text("minutes, hours:minutes:seconds or days-hours:minutes:seconds, such as 2-12:00:00"))
     return given
 
 

@@ -15,6 +15,7 @@ from ownlab.config.setting_checks import (
     Check,
     as_address,
     as_boolean,
+    as_duration,
     as_file,
     as_folder,
     as_limit,
@@ -185,6 +186,13 @@ class LabOptions:
         as_address,
         "PyTorch's own index, or a mirror of it. The folder of a build (cu130, cpu) is added to it.",
     )
+    run_engine: str = _setting(
+        "run.engine",
+        "local",
+        as_string,
+        "What starts scripts of `ownlab run`: local, this machine; or slurm, the cluster that Slurm's commands reach from here.",
+        flag="engine",
+    )
     shares: tuple[int, ...] = _setting(
         "runtimes.shares", (2,), as_shares, "The numbers of equal parts a card may be divided into: [2] offers halves."
     )
@@ -313,6 +321,42 @@ class LabOptions:
         number_from(0),
         "How many minutes one extension adds. 0: a runtime cannot be extended.",
         limit=Limit("extend", 60),
+    )
+
+    slurm_partition: str = _setting(
+        "slurm.partition",
+        "",
+        as_string,
+        "The partition of runs on a Slurm cluster. Default: the cluster's own.",
+        flag="partition",
+    )
+    slurm_account: str = _setting(
+        "slurm.account", "", as_string, "The account that runs on a Slurm cluster are charged to.", flag="account"
+    )
+    slurm_qos: str = _setting(
+        "slurm.qos", "", as_string, "The quality of service (QOS) of runs on a Slurm cluster.", flag="qos"
+    )
+    slurm_time: str = _setting(
+        "slurm.time",
+        "",
+        as_duration,
+        "The time limit of runs on a Slurm cluster: 90 (minutes), 12:00:00 or 2-00:00:00. Default: that of the partition.",
+        flag="time",
+    )
+    slurm_options: str = _setting(
+        "slurm.options",
+        "",
+        as_string,
+        'Further options of sbatch that a site requires, as in a shell: "--constraint=a100 --cpus-per-gpu=8".',
+    )
+    slurm_poll_seconds: float = _setting(
+        "slurm.poll_seconds",
+        5.0,
+        number_from(0.1, 3600),
+        "Slurm is asked for the state of a run at most once in so many seconds.",
+    )
+    slurm_deadline_seconds: float = _setting(
+        "slurm.deadline_seconds", 60.0, number_from(1, 3600), "How long a command of Slurm may take to answer."
     )
 
     def __init__(

@@ -75,6 +75,7 @@ DOCUMENTS = {
     "top": "ownlab.instruments.top.records:TopReading",
     "top-report": "ownlab.instruments.top.report:Report",
     "types": "ownlab.lab.runtimes.records:TypeList",
+    "types-offers": "ownlab.lab.engines.interface:OfferList",
     "types-removed": "ownlab.lab.runtimes.records:RemovedTypes",
     "up": "ownlab.lab.service.records:LabState",
     "why": "ownlab.instruments.why.records:Explanation",

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, List, Mapping, Optional, Sequence
 
 from ownlab_guest.shell import apt
+from ownlab_guest.shell.notebook_folder import notebook_path
 from ownlab_guest.text import text
 
 __all__ = ["SITE", "install", "kernel_class", "prepare"]
@@ -75,7 +76,7 @@ def enter_content() -> List[str]:
 
 def find_modules_beside_notebook() -> None:
     """Let a notebook import modules that are beside it: the working folder is /content. All others come first."""
-    notebook = os.environ.get("OWNLAB_NOTEBOOK") or os.environ.get("JPY_SESSION_NAME", "")
+    notebook = notebook_path()
     folder = os.path.dirname(notebook)
     if os.path.isabs(folder) and folder not in sys.path:
         sys.path.append(folder)

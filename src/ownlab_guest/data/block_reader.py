@@ -101,7 +101,7 @@ def cut_sample(shard: ShardIndex, number: int, cut: Cut, *, check: bool) -> RawS
 def _damaged(shard: ShardIndex, number: int) -> DamagedData:
     return DamagedData(
         text("{name} in {shard} is damaged: its checksum is wrong.", name=shard.sample(number).name, shard=shard.name),
-        hint=text("`ownlab data verify FOLDER --full --repair SOURCE` finds and mends all that is damaged."),
+        hint=text("`ownlab data verify FOLDER --full --repair SOURCE` finds and repairs everything that is damaged."),
     )
 
 
@@ -254,7 +254,7 @@ def _in_memory(file: int, start: int, end: int) -> bool:
 def _cut_off(name: str) -> DamagedData:
     return DamagedData(
         text("The shard of {name} is cut off.", name=name),
-        hint=text("`ownlab data verify FOLDER --repair SOURCE` mends it."),
+        hint=text("`ownlab data verify FOLDER --repair SOURCE` repairs it."),
     )
 
 

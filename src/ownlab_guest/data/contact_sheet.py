@@ -1,6 +1,8 @@
-"""A picture of many small pictures, spread over a data set. Made with Pillow."""
+"""Small pictures from everywhere in a data set: as one image, or on their own for a page. Made with Pillow."""
 
-from typing import Any, List
+import base64
+import io
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ownlab_guest.data.reencoding import load_pillow
 
@@ -8,12 +10,21 @@ COLUMNS, ROWS = 10, 6
 _SIDE, _GAP = 112, 4
 
 
+class Picture(NamedTuple):
+    """A thumbnail, and what it is of."""
+
+    small: Any
+    name: str
+    label: str
+    size: Tuple[int, int]  # of the image itself
+
+
 class ContactSheet:
     """The thumbnails that were chosen so far: every image, then every second, every fourth …"""
 
     def __init__(self) -> None:
         self._images = load_pillow()
-        self._pictures: List[Any] = []
+        self._pictures: List[Picture] = []
         self._step = 1
         self._next = 0
 
@@ -21,7 +32,7 @@ class ContactSheet:
         """Whether the next images should have thumbnails."""
         return files >= self._next
 
-    def add(self, picture: Any) -> None:
+    def add(self, picture: Picture) -> None:
         """Keep a thumbnail; when there are twice as many as the sheet has room for, every second goes."""
         self._pictures.append(picture)
         if len(self._pictures) >= 2 * COLUMNS * ROWS:
@@ -31,8 +42,7 @@ class ContactSheet:
 
     def save(self, path: str) -> None:
         """Write the sheet. The file's ending says the format."""
-        step = max(1, len(self._pictures) // (COLUMNS * ROWS))
-        shown = self._pictures[::step][: COLUMNS * ROWS]
+        shown = [picture.small for picture in self._shown()]
         rows = max(1, -(-len(shown) // COLUMNS))
         cell = _SIDE + _GAP
         sheet = self._images.new("RGB", (COLUMNS * cell + _GAP, rows * cell + _GAP), "white")
@@ -41,6 +51,21 @@ class ContactSheet:
             left = _GAP + column * cell + (_SIDE - picture.width) // 2
             sheet.paste(picture, (left, _GAP + row * cell + (_SIDE - picture.height) // 2))
         sheet.save(path)
+
+    def described(self) -> "List[Dict[str, Any]]":
+        """Return the pictures as JSON: each as a JPEG in base64."""
+        rows = []
+        for picture in self._shown():
+            file = io.BytesIO()
+            picture.small.save(file, "JPEG", quality=75)
+            width, height = picture.size
+            row = {"name": picture.name, "label": picture.label, "width": width, "height": height}
+            rows.append({**row, "jpeg": base64.b64encode(file.getvalue()).decode()})
+        return rows
+
+    def _shown(self) -> "List[Picture]":
+        step = max(1, len(self._pictures) // (COLUMNS * ROWS))
+        return self._pictures[::step][: COLUMNS * ROWS]
 
     @staticmethod
     def thumbnail(image: Any) -> Any:

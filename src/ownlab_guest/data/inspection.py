@@ -3,6 +3,7 @@
 Every file is read once, by several threads. Memory is bounded: duplicates are found by digests in a mapped file.
 """
 
+import contextlib
 import csv
 import io
 import os
@@ -11,10 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ownlab_guest.data import manifest
-from ownlab_guest.data.contact_sheet import ContactSheet
+from ownlab_guest.data.contact_sheet import ContactSheet, Picture
 from ownlab_guest.data.digests import Digests, digest_of
 from ownlab_guest.data.errors import DataError
 from ownlab_guest.data.image_extensions import IMAGES
+from ownlab_guest.data.reencoding import image_problem
 from ownlab_guest.data.shard_store import ShardStore
 from ownlab_guest.data.sources import Options, find_source
 from ownlab_guest.text import text
@@ -46,12 +48,15 @@ class _Item(NamedTuple):
     parts: List[Tuple[str, Any]]  # extension; bytes, or a function that returns them
 
 
-def inspect_data(path: str, *, sheet: Optional[str] = None) -> Iterator[Event]:
-    """Look at everything below a path; yield progress, then the result. Raises DataError."""
-    report = _Report(path, ContactSheet() if sheet else None)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+def inspect_data(
+    path: str, *, sheet: Optional[str] = None, thumbnails: bool = False, options: Optional[Options] = None
+) -> Iterator[Event]:
+    """Look at everything below a path; yield progress, then the result, with thumbnails if Pillow can make them. Raises DataError."""
+    report = _Report(path, ContactSheet() if sheet or (thumbnails and _has_pillow()) else None)
+    # The source is closed last: files are still read when all of them are listed.
+    with contextlib.ExitStack() as sources, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         pending: "Deque[Future[List[Seen]]]" = deque()
-        for chunk in _chunks(_items(path, report)):
+        for chunk in _chunks(_items(path, report, options or Options(), sources)):
             wanted = report.sheet is not None and report.sheet.wants(report.files)
             pending.append(pool.submit(_look_at_all, chunk, wanted))
             while len(pending) > 16:
@@ -60,28 +65,27 @@ def inspect_data(path: str, *, sheet: Optional[str] = None) -> Iterator[Event]:
             yield from report.add(pending.popleft().result())
     if sheet and report.sheet is not None:
         report.sheet.save(sheet)
-    yield {"event": "result", **report.result()}
+    pictures = report.sheet.described() if thumbnails and report.sheet is not None else []
+    yield {"event": "result", **report.result(), "thumbnails": pictures}
 
 
-def _items(path: str, report: "_Report") -> "Iterator[_Item]":
+def _items(path: str, report: "_Report", options: Options, sources: contextlib.ExitStack) -> "Iterator[_Item]":
     if os.path.exists(os.path.join(path, manifest.FILE)):
         report.kind = "packed"
         yield from _packed_items(ShardStore(path))
         return
     if path.lower().endswith((".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")):
         report.columns = _columns(path)
-    source = find_source(path, Options())
-    try:
-        for entry in source.entries():
-            label = "" if entry.label is None else str(entry.label)
-            parts: List[Tuple[str, Any]] = [
-                (part.extension, part.data if part.data is not None else _fetcher(source, part.place))
-                for part in entry.parts
-            ]
-            yield _Item(entry.name, label, parts)
-        report.left_out = source.left_out
-    finally:
-        source.close()
+    source = find_source(path, options)
+    sources.callback(source.close)
+    for entry in source.entries():
+        label = "" if entry.label is None else str(entry.label)
+        parts: List[Tuple[str, Any]] = [
+            (part.extension, part.data if part.data is not None else _fetcher(source, part.place))
+            for part in entry.parts
+        ]
+        yield _Item(entry.name, label, parts)
+    report.left_out = source.left_out
 
 
 def _fetcher(source: Any, place: str) -> Any:
@@ -142,7 +146,7 @@ def _look_at_image(content: bytes, thumbnail: bool) -> "Tuple[Optional[Tuple[int
             image.load()
             return image.size, "", ContactSheet.thumbnail(image) if thumbnail else None
     except Exception as exc:
-        return None, str(exc) or type(exc).__name__, None
+        return None, image_problem(exc), None
 
 
 class _Report:
@@ -185,8 +189,8 @@ class _Report:
             self.duplicates += 1
             if len(self.copies) < _NAMED:
                 self.copies.append(seen.name)
-        if seen.thumbnail is not None and self.sheet is not None:
-            self.sheet.add(seen.thumbnail)
+        if seen.thumbnail is not None and seen.image_size is not None and self.sheet is not None:
+            self.sheet.add(Picture(seen.thumbnail, seen.name, seen.label, seen.image_size))
 
     def result(self) -> Event:
         if not self.files:

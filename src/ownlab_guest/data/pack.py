@@ -4,10 +4,10 @@ import json
 from typing import Any, Dict, Iterator, List
 
 from ownlab_guest.data.event_stream import reported
-from ownlab_guest.data.packing import Request, pack
+from ownlab_guest.data.packing import pack, request_of
 
 
 def stream(arguments: List[str]) -> "Iterator[Dict[str, Any]]":
     """Yield progress and the result, or an error."""
-    request = Request(**json.loads(arguments[0]))
+    request = request_of(json.loads(arguments[0]))
     return reported(pack(request), folder=request.out)

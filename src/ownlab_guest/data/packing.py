@@ -22,7 +22,7 @@ from ownlab_guest.data.preparation import Prepared, prepare_chunk
 from ownlab_guest.data.reencoding import FORMATS, Reencoding, load_pillow
 from ownlab_guest.data.shard_writer import ShardWriter, key_of, shard_name
 from ownlab_guest.data.sources import Options, Source, find_source
-from ownlab_guest.data.sources.source import Entry
+from ownlab_guest.data.sources.source import ArchiveReader, Entry, archive_of
 from ownlab_guest.data.spool import Listed, Spool
 from ownlab_guest.text import text
 
@@ -36,6 +36,8 @@ _CHUNK_ENTRIES, _CHUNK_BYTES = 32, 4 << 20
 _AHEAD_BYTES = 64 << 20
 _EVENT_SECONDS = 0.25
 _SKIPPED_NAMED = 100
+# They change nothing of what is packed, or the source's identity has them.
+_NOT_OF_THE_PLAN = ("path", "out", "workers", "archive")
 # For the index, the listing and the last shard's journal.
 _SPARE_BYTES = 64 << 20
 
@@ -56,6 +58,13 @@ class Request(NamedTuple):
     path_column: Optional[str] = None
     label_column: Optional[str] = None
     split: Optional[str] = None
+    only: Optional[str] = None
+    archive: Optional[ArchiveReader] = None
+
+    @property
+    def source_options(self) -> Options:
+        """Which part of the source is meant, and how it is read."""
+        return Options(self.path_column, self.label_column, self.split, self.only, self.archive)
 
     @property
     def reencoding(self) -> Reencoding:
@@ -63,10 +72,15 @@ class Request(NamedTuple):
         return Reencoding(self.side, self.quality, self.format)
 
 
+def request_of(fields: "Dict[str, Any]") -> Request:
+    """Return the request that the host sent as JSON."""
+    return Request(**{**fields, "archive": archive_of(fields)})
+
+
 def pack(request: Request) -> Iterator[Event]:
     """Pack; yield progress, and the result as the last event. Raises DataError."""
     _check(request)
-    source = find_source(request.path, Options(request.path_column, request.label_column, request.split))
+    source = find_source(request.path, request.source_options)
     try:
         try:
             with _Work(request, source) as work:
@@ -104,9 +118,7 @@ class _Work:
         self.request, self.source = request, source
         self.out, self.folder = request.out, os.path.join(request.out, WORK)
         self._journal = os.path.join(self.folder, "journal")
-        self._options = {
-            name: value for name, value in request._asdict().items() if name not in ("path", "out", "workers")
-        }
+        self._options = {name: value for name, value in request._asdict().items() if name not in _NOT_OF_THE_PLAN}
         self.shards: List[Shard] = []
         self.consumed = self.samples = self.payload = self.duplicates = self.skipped = 0
         self.skipped_names: List[List[str]] = []
@@ -167,9 +179,12 @@ class _Work:
             with open(path, encoding="ascii") as file:
                 begun = file.read()
         except FileNotFoundError:
-            durable_files.replace(path, self._plan().encode())
+            begun = ""
+        if begun == self._plan():
             return
-        if begun != self._plan():
+        if not self._spool().has_begun():  # nothing of another attempt is used
+            durable_files.replace(path, self._plan().encode())
+        else:
             raise DataError(
                 text("{out} was begun with other options, or its source has changed since.", out=self.out),
                 hint=text("Use the options of the first attempt, or remove the folder and pack again."),

@@ -4,7 +4,7 @@ import zlib
 from typing import List, NamedTuple, Union
 
 from ownlab_guest.data.digests import digest_of
-from ownlab_guest.data.reencoding import Reencoding, reencode
+from ownlab_guest.data.reencoding import Reencoding, image_problem, reencode
 from ownlab_guest.data.shard_writer import Payload
 from ownlab_guest.data.sources.source import Entry, Source
 from ownlab_guest.text import text
@@ -35,7 +35,7 @@ def _prepare(entry: Entry, source: Source, wanted: Reencoding, digests: bool) ->
                 extension, content = reencode(content, extension, wanted)
             payloads.append(Payload(extension, content, zlib.crc32(content)))
     except Exception as exc:  # Pillow raises anything for a broken image
-        return Prepared(entry.name, entry.label, [], error=str(exc) or type(exc).__name__)
+        return Prepared(entry.name, entry.label, [], error=image_problem(exc))
     if not any(len(payload.data) for payload in payloads):
         return Prepared(entry.name, entry.label, [], error=text("it is empty"))
     digest = digest_of(payload.data for payload in payloads) if digests else b""

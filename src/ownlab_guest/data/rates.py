@@ -119,7 +119,7 @@ class _Files:
     def __init__(self, path: str) -> None:
         if not os.path.isdir(path):
             raise DataError(
-                text("{path} is no folder.", path=path),
+                text("{path} is not a folder.", path=path),
                 hint=text("`ownlab data bench` measures a folder of files, or packed data."),
             )
         self.names: List[str] = []

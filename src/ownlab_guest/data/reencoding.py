@@ -37,6 +37,13 @@ def load_pillow() -> Any:
     return Image
 
 
+def image_problem(exc: Exception) -> str:
+    """Say what is wrong with an image that Pillow cannot decode."""
+    if type(exc).__name__ == "UnidentifiedImageError":  # its own message shows an object in memory
+        return text("it is no image that Pillow knows")
+    return str(exc) or type(exc).__name__
+
+
 def reencode(content: bytes, extension: str, wanted: Reencoding) -> "tuple[str, bytes]":
     """Return the new extension and content. An image that is small enough and has the format stays as it is."""
     if extension.rsplit(".", 1)[-1] not in IMAGES:

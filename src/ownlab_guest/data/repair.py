@@ -16,21 +16,29 @@ from ownlab_guest.data.packing import Request, pack
 from ownlab_guest.data.preparation import prepare_chunk
 from ownlab_guest.data.shard_index import Sample
 from ownlab_guest.data.shard_writer import PART, names_of
-from ownlab_guest.data.sources import Options, find_source
-from ownlab_guest.data.sources.source import Entry
+from ownlab_guest.data.sources import find_source
+from ownlab_guest.data.sources.source import ArchiveReader, Entry
 from ownlab_guest.data.verification import ShardState, check_shard
 from ownlab_guest.text import text
 
 _LABEL = "cls"
 
 
-def repair_shard(folder: str, packed: Manifest, shard: Shard, state: ShardState, source: str) -> str:
+def repair_shard(
+    folder: str, packed: Manifest, shard: Shard, state: ShardState, source: str, archive: Optional[ArchiveReader] = None
+) -> str:
     """Repair one shard; return why it is not repaired, or "". Raises DataError when the source cannot be used."""
     if os.path.exists(os.path.join(source, manifest.FILE)):
         return _copy(source, folder, shard)
     if state.shard_index is None:
-        return _pack_again(folder, packed, shard, source)
-    return _rebuild(folder, packed, shard, state, source)
+        return _pack_again(folder, packed, shard, _request(packed, source, archive))
+    return _rebuild(folder, packed, shard, state, _request(packed, source, archive))
+
+
+def _request(packed: Manifest, path: str, archive: Optional[ArchiveReader]) -> Request:
+    """Return the request that packed it, with another path."""
+    known = {name: value for name, value in packed.options if name in Request._fields}
+    return Request(path=path, out="", archive=archive, **known)
 
 
 def _copy(source: str, folder: str, shard: Shard) -> str:
@@ -46,21 +54,20 @@ def _copy(source: str, folder: str, shard: Shard) -> str:
     return _still_damaged(folder, shard)
 
 
-def _pack_again(folder: str, packed: Manifest, shard: Shard, source: str) -> str:
+def _pack_again(folder: str, packed: Manifest, shard: Shard, request: Request) -> str:
     """Without an index only packing everything again tells which samples the shard has. It takes the space of the data set."""
-    known = {name: value for name, value in packed.options if name in Request._fields}
     with tempfile.TemporaryDirectory(prefix=".repair-", dir=folder) as inner:
-        for _ in pack(Request(path=source, out=os.path.join(inner, "out"), **known)):
+        for _ in pack(request._replace(out=os.path.join(inner, "out"))):
             pass
         return _copy(os.path.join(inner, "out"), folder, shard)
 
 
-def _rebuild(folder: str, packed: Manifest, shard: Shard, state: ShardState, source: str) -> str:
+def _rebuild(folder: str, packed: Manifest, shard: Shard, state: ShardState, request: Request) -> str:
     """Write the shard again: good samples from where they are, damaged ones from the source."""
     index = state.shard_index
     assert index is not None
     wanted = {index.sample(number).name for number in state.damaged}
-    fetched = _fetch(packed, wanted, source) if wanted else {}
+    fetched = _fetch(wanted, request) if wanted else {}
     path = os.path.join(folder, shard.name)
     old = open(path, "rb") if os.path.exists(path) else None  # noqa: SIM115  # closed below
     missing: List[str] = []
@@ -81,15 +88,14 @@ def _rebuild(folder: str, packed: Manifest, shard: Shard, state: ShardState, sou
             old.close()
     if missing:
         os.unlink(path + PART)
-        return text("{source} does not have {name} as it was packed.", source=source, name=missing[0])
+        return text("{source} does not have {name} as it was packed.", source=request.path, name=missing[0])
     _put(path + PART, path)
     return _still_damaged(folder, shard)
 
 
-def _fetch(packed: Manifest, wanted: "set[str]", path: str) -> "Dict[str, Dict[str, bytes]]":
+def _fetch(wanted: "set[str]", request: Request) -> "Dict[str, Dict[str, bytes]]":
     """Return the members of the wanted samples by name and extension, made as they were when they were packed."""
-    request = Request(path=path, out="", **{name: value for name, value in packed.options if name in Request._fields})
-    source = find_source(path, Options(request.path_column, request.label_column, request.split))
+    source = find_source(request.path, request.source_options)
     fetched: Dict[str, Dict[str, bytes]] = {}
     try:
         entries: List[Entry] = [entry for entry in source.entries() if entry.name in wanted]

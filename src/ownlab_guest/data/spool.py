@@ -59,6 +59,10 @@ class Spool:
             fields["left_out"],
         )
 
+    def has_begun(self) -> bool:
+        """Whether there is a listing, or a part of one, that would be continued."""
+        return any(os.path.exists(os.path.join(self.folder, name)) for name in (_STATE, _DONE))
+
     def fill(self, entries: Iterable[Entry], left_out: Callable[[], int]) -> "Iterator[Tuple[int, int]]":
         """Write all entries; yield now and then how many, and how many bytes. An interrupted listing continues."""
         os.makedirs(self.folder, exist_ok=True)

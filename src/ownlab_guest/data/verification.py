@@ -9,6 +9,7 @@ from ownlab_guest.data.errors import DamagedData
 from ownlab_guest.data.manifest import Manifest, Shard
 from ownlab_guest.data.shard_index import ShardIndex
 from ownlab_guest.data.shard_writer import PART, index_name
+from ownlab_guest.data.sources.source import ArchiveReader
 from ownlab_guest.text import text
 
 Event = Dict[str, Any]
@@ -34,7 +35,9 @@ class ShardState(NamedTuple):
     bytes: int  # that were read
 
 
-def verify(folder: str, *, full: bool = False, repair_from: Optional[str] = None) -> Iterator[Event]:
+def verify(
+    folder: str, *, full: bool = False, repair_from: Optional[str] = None, archive: Optional[ArchiveReader] = None
+) -> Iterator[Event]:
     """Check a data set, and repair it where a source is given; yield progress, then the result. Raises DataError."""
     packed = manifest.read(folder)
     totals = {"samples": 0, "bytes": 0, "repaired": 0, "count": 0}
@@ -46,7 +49,7 @@ def verify(folder: str, *, full: bool = False, repair_from: Optional[str] = None
             yield _progress("repair", totals, packed)
             from ownlab_guest.data.repair import repair_shard
 
-            reason = repair_shard(folder, packed, shard, state, repair_from)
+            reason = repair_shard(folder, packed, shard, state, repair_from, archive)
             repaired = not reason
             if reason:
                 state.problems.append(Problem(shard.name, state.problems[0].kind, reason))
@@ -145,7 +148,7 @@ def _check_members(file: BinaryIO, shard: Shard, index: ShardIndex, problems: "L
             message = text("{sample} in {name} is damaged.", sample=sample.name, name=shard.name)
             problems.append(Problem(shard.name, "sample", message, sample.name))
     if (tar_is_damaged or file.read() != tar_members.END) and not damaged:
-        message = text("{name} is no whole tar: bytes between its members have changed.", name=shard.name)
+        message = text("{name} is damaged: bytes between the members of the tar archive have changed.", name=shard.name)
         problems.append(Problem(shard.name, "tar", message))
     return damaged
 

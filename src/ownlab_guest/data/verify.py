@@ -4,6 +4,7 @@ import json
 from typing import Any, Dict, Iterator, List
 
 from ownlab_guest.data.event_stream import reported
+from ownlab_guest.data.sources.source import archive_of
 from ownlab_guest.data.verification import verify
 
 
@@ -11,4 +12,6 @@ def stream(arguments: List[str]) -> "Iterator[Dict[str, Any]]":
     """Yield progress and the result, or an error."""
     request = json.loads(arguments[0])
     folder = request["folder"]
-    return reported(verify(folder, full=request["full"], repair_from=request["repair_from"]), folder=folder)
+    archive = archive_of(request)
+    events = verify(folder, full=request["full"], repair_from=request["repair_from"], archive=archive)
+    return reported(events, folder=folder)

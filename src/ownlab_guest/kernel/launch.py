@@ -176,7 +176,11 @@ def protect_debugger() -> None:
 
 
 def watch_cells(shell: Any, log: int) -> None:
-    """Run start-up scripts before the first cell, and record installed packages. Imports are lazy: most kernels need neither."""
+    """Send what earlier cells have printed, run start-up scripts before the first cell, and record installed packages.
+
+    Imports are lazy: most kernels need neither of the last two.
+    """
+    from ownlab_guest.kernel.output_flush import make_flush
 
     def first(info: Any) -> None:
         shell.events.unregister("pre_run_cell", first)
@@ -194,11 +198,17 @@ def watch_cells(shell: Any, log: int) -> None:
     def last(result: Any) -> None:
         if result is not None and isinstance(result.error_in_exec, Exception):
             from ownlab_guest.shell.command_hints import hints_for_error
+            from ownlab_guest.shell.notebook_folder import hints_for_missing_file
 
-            for hint in hints_for_error(result.error_in_exec):
+            hints = hints_for_error(result.error_in_exec)
+            if is_colab():
+                hints += hints_for_missing_file(result.error_in_exec)
+            for hint in hints:
                 sys.stderr.write(hint + "\n")
 
     shell.events.register("post_run_cell", last)
+    flush = make_flush(shell.kernel.iopub_thread)
+    shell.events.register("pre_run_cell", lambda info: flush())
     shell.events.register("pre_run_cell", first)
     shell.events.register("pre_run_cell", each)
 

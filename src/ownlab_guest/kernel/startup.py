@@ -12,6 +12,7 @@ import sys
 import traceback
 from typing import Any, List, Optional, TextIO, cast
 
+from ownlab_guest.shell.notebook_folder import notebook_path
 from ownlab_guest.text import sentences, text
 
 __all__ = ["MARK", "before_first_cell", "before_kernel"]
@@ -31,7 +32,7 @@ def before_kernel(script: str, log: int) -> None:
 def before_first_cell(shell: Any, log: int) -> None:
     """Run all other scripts, and report failures in the cell."""
     script = os.environ.get("OWNLAB_STARTUP_SCRIPT", "")
-    notebook = os.environ.get("OWNLAB_NOTEBOOK") or os.environ.get("JPY_SESSION_NAME", "")
+    notebook = notebook_path()
     stem = notebook[: -len(".ipynb")] if notebook.endswith(".ipynb") else ""
     if stem and os.path.isfile(stem + ".startup.sh"):
         _run_shell(stem + ".startup.sh", log)

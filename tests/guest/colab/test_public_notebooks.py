@@ -33,6 +33,20 @@ def test_scripts_and_modules_beside_the_notebook(cells: Cells) -> None:
     assert "not found" in (missing := cells.run("%run nowhere.py")).error + missing.text
 
 
+def test_a_file_beside_the_notebook_is_named(cells: Cells) -> None:
+    folder = cells.run("import sys; print(next(each for each in sys.path if '/lab' in each))").text.strip()
+    (Path(folder) / "some data.csv").write_text("1\n")
+    ran = cells.run("open('some data.csv')")
+    assert "FileNotFoundError" in ran.error
+    assert "some data.csv is in the notebook's folder. In Colab mode a notebook works in /content" in ran.text
+    assert f"Use the path {folder}/some data.csv" in ran.text
+    copy = ran.text.partition("copy it: ")[2].strip()
+    assert cells.run(f"{copy}\nprint(open('some data.csv').read())").text == "1\n\n"
+    # A file that is nowhere, or above the working folder, is an error as ever.
+    assert cells.run("open('nowhere.csv')").text == ""
+    assert cells.run("open('../training.ipynb')").text == ""
+
+
 def test_callbacks_without_an_argument(cells: Cells) -> None:
     ran = cells.run(
         "calls = []\n"

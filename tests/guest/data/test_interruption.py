@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tests.guest.data.samples import contents, digest_of, make_folder, pack_all, tar_of
 
+from ownlab.instruments.data.archives.member_stream import stream_request
+
 LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "launch.py"
 # Attempts, each killed up to three times. More by hand: OWNLAB_KILLS=140 are some 200 kills for each kind of source.
 KILLS = int(os.environ.get("OWNLAB_KILLS", "4"))
@@ -34,7 +36,7 @@ def finish(source: Path, out: Path, **options: object) -> dict[str, object]:
     return result
 
 
-@pytest.mark.parametrize("kind", ["folder", "compressed tar"])
+@pytest.mark.parametrize("kind", ["folder", "compressed tar", "archive"])
 def test_killed_at_random_moments(tmp_path: Path, kind: str) -> None:
     files = make_folder(tmp_path / "in", 600, size=6000)
     copies = {f"class0/x{number}.jpg": content for number, content in enumerate(list(files.values())[:20])}
@@ -44,14 +46,19 @@ def test_killed_at_random_moments(tmp_path: Path, kind: str) -> None:
             (source / name).write_bytes(content)
     else:
         source = tar_of({**files, **copies}, tmp_path / "x.tar.gz", "w:gz")
+    options: dict[str, object] = {"dedupe": True}
+    if kind == "archive":  # read by a process of ownlab, which must end with its reader
+        options["archive"] = stream_request(str(source.rename(tmp_path / "archive")))
+        source = tmp_path / "archive"
+        assert options["archive"] is not None
     begun = time.monotonic()
-    assert finish(source, tmp_path / "whole", dedupe=True)["event"] == "result"
+    assert finish(source, tmp_path / "whole", **options)["event"] == "result"
     seconds = time.monotonic() - begun
     generator = random.Random(kind)
     for number in range(KILLS // 2):
         out, kills = tmp_path / f"out{number}", 0
         while True:
-            child = start(source, out, dedupe=True)
+            child = start(source, out, **options)
             if kills < 3:
                 try:
                     child.wait(generator.uniform(0, seconds))
@@ -93,8 +100,8 @@ def test_a_source_that_changed_is_not_continued(tmp_path: Path) -> None:
     files = make_folder(tmp_path / "in", 300)
     path = tar_of(files, tmp_path / "x.tar")
     child = start(path, tmp_path / "out")
-    plan = tmp_path / "out" / ".pack" / "plan"
-    while not plan.exists() and child.poll() is None:
+    listed = tmp_path / "out" / ".pack" / "listing" / "listed.json"
+    while not listed.exists() and child.poll() is None:
         time.sleep(0.001)
     child.kill()
     child.communicate()

@@ -133,9 +133,7 @@ def test_a_run_without_results_fails(ownlab: Ownlab, world: World, machines: Pat
     world.script([Plan(()), Skip("products", "no-torch", "products", "this Python has no torch"), Done()])
     ran = ownlab("bench", env={**world.env, "OWNLAB_MACHINE": str(machines / "cpu.json")})
     assert ran.returncode == 1, ran.stderr
-    assert (
-        "no torch in this Python (choose another with --python PATH): this Python has no torch: products" in ran.stdout
-    )
+    assert "products: no torch in this Python (choose another with --python PATH)" in ran.stdout
     assert world.saved == []
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 from tests.command_line import Ownlab
-from tests.guest.data.samples import make_folder
+from tests.guest.data.samples import make_folder, tar_of
 
 
 def exits(code: int, ran: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
@@ -84,8 +87,33 @@ def test_inspect(ownlab: Ownlab, valid: Callable[[str, str], Any], tmp_path: Pat
     assert {(size["width"], size["height"]) for size in found["image_sizes"]} == {(40, 30), (40, 31)}
     with Image.open(sheet) as picture:
         assert picture.size == (1164, 236)
-    printed = exits(1, ownlab("data", "inspect", str(tmp_path / "in"))).stdout
-    assert "2 files are broken" in printed
+    page = tmp_path / "sheet.html"
+    printed = exits(1, ownlab("data", "inspect", str(tmp_path / "in"), "--sheet", str(page)))
+    assert "2 files are broken" in printed.stdout
+    content = page.read_text()
+    assert content.count("data:image/jpeg;base64,") == 13
+    assert "dog/cut.png: " in content
+    nowhere = str(tmp_path / "nowhere" / "sheet.html")
+    assert "Cannot write" in exits(3, ownlab("data", "inspect", str(tmp_path / "in"), "--sheet", nowhere)).stderr
+
+
+@pytest.mark.parametrize("ending", ["zip", "tar"])
+def test_inspect_an_archive(ownlab: Ownlab, valid: Callable[[str, str], Any], tmp_path: Path, ending: str) -> None:
+    """All files are read: also those that were listed last."""
+    image = io.BytesIO()
+    files = {}
+    for number in range(300):
+        image.seek(0)
+        Image.new("RGB", (8, 8), (number % 256, number // 256, 0)).save(image, "PNG")
+        files[f"a/{number:03d}.png"] = image.getvalue()
+    path = tar_of(files, tmp_path / "x.tar")
+    if ending == "zip":
+        path = tmp_path / "x.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+    found = valid(exits(0, ownlab("data", "inspect", str(path), "--json")).stdout, "data-inspect")
+    assert (found["files"], found["broken"], found["image_sizes"][0]["images"]) == (300, [], 300)
 
 
 def test_inspect_a_table_and_packed_data(ownlab: Ownlab, valid: Callable[[str, str], Any], tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_file_that_is_no_evidence(ownlab: Ownlab, tmp_path: Path, content: str
     path.write_text(content)
     ran = ownlab("why", str(path))
     assert ran.returncode == 3
-    assert "is no evidence" in ran.stderr
+    assert "was not written by `ownlab why --save`" in ran.stderr
 
 
 def test_pages(ownlab: Ownlab, valid: Callable[[str, str], Any]) -> None:

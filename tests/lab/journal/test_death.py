@@ -59,6 +59,23 @@ def test_a_cell_that_killed_the_kernel_at_once_did_run() -> None:
     assert fold.deaths[0].cell == "a"
 
 
+@pytest.mark.parametrize("lost", ["reply", "idle"])
+def test_a_cell_that_had_ended_is_not_the_one_that_died(lost: str) -> None:
+    """One of the two messages about its end was lost with the kernel, and so was the start of the next cell."""
+    scene = Scene()
+    done, _killer, _waiting = scene.execute("a"), scene.execute("b"), scene.execute("c")
+    scene.begin(done)
+    scene.stream(done, "shown\n")
+    if lost == "idle":
+        scene.reply(done)
+    else:
+        scene.idle(done)
+    scene.event("kernel-ended", why="died", death=KILLED.dump())
+    fold = fold_of(scene.records)
+    assert outputs(fold) == {"a": ["shown\n"], "b": ["KernelDied"], "c": ["NotRun"]}
+    assert fold.deaths[0].cell == "b"
+
+
 def test_the_notes_survive_a_new_kernel_until_the_cell_runs_again() -> None:
     scene = dying()
     scene.event("kernel", launch=2)

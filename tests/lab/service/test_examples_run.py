@@ -102,6 +102,19 @@ def test_the_memory_of_a_step_is_predicted(world: World, deep_learning: str) -> 
 
 
 @pytest.mark.timeout(600)
+def test_a_zip_becomes_a_training_loop(world: World, deep_learning: str) -> None:
+    """The environment has no ownlab: the kernel's own functions ask the ownlab that started it."""
+    prepare(world, deep_learning)
+    report, outputs = run_example(world, "zip-to-gpu", "deep-cpu")
+    assert_done_in_time(report, outputs)
+    assert "One file is broken" in outputs["inspect"]
+    assert "1200 samples in" in outputs["pack"]
+    assert "left out: diagonal/broken.jpg" in outputs["pack"]
+    assert float(outputs["train"].splitlines()[-1].split(": ")[1].split("%")[0]) > 80
+    assert "The model takes" in outputs["bench"]
+
+
+@pytest.mark.timeout(600)
 def test_the_gpu_check_says_that_there_is_no_gpu(world: World, deep_learning: str) -> None:
     prepare(world, deep_learning)
     del world.env["OWNLAB_MACHINE"]

@@ -86,6 +86,28 @@ def test_a_kernel_that_ends_itself(bench: Any, waiting: Callable[..., Any], code
         assert [frame.rpartition(", ")[2] for frame in death.stack][-2:] == ["line 3 in read", "line 4 in <module>"]
 
 
+# All threads of the kernel share one processor: what was printed leaves only if somebody lets it.
+PRINT = """
+import os
+for thread in os.listdir('/proc/self/task'):
+    os.sched_setaffinity(int(thread), {min(os.sched_getaffinity(0))})
+print('shown')
+"""
+
+
+def test_a_cell_that_ends_its_kernel_at_once_takes_nothing_from_the_cell_before(
+    bench: Any, waiting: Callable[..., Any]
+) -> None:
+    runtime = bench.start_in_lab()
+    follower = runtime.follow()
+    execute(follower, PRINT, "before")
+    execute(follower, "import os; os.kill(os.getpid(), 9)", "ends it")
+    execute(follower, "1", "waiting")
+    assert died(runtime, waiting).signal == 9
+    assert notes(runtime) == {"before": [], "ends it": ["KernelDied"], "waiting": ["NotRun"]}
+    assert [output["text"] for output in state_of(runtime).by_cell["before"].outputs.as_json()] == ["shown\n"]
+
+
 class MemoryLimit:
     """A control group with a limit, made for a test."""
 

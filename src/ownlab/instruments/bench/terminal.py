@@ -78,6 +78,7 @@ _NAME_NARROWEST = 16
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _RATE, _RATIO = 15, 9
 # Reasons that skip many tests at once.
+_MISSING = ("no-gpu", "no-torch", "no-numpy", "no-pillow", "not-installed")
 _REASONS = {
     "no-gpu": text("no card that torch can use"),
     "no-torch": text("no torch in this Python (choose another with --python PATH)"),
@@ -315,11 +316,13 @@ def _show_skipped(skipped: Iterable[Skipped], out: Console) -> None:
         messages = {test.message for test in tests if test.message}
         known = _REASONS.get(reason) or reason
         message = next(iter(messages)) if len(messages) == 1 else None
-        explanation = text("{reason}: {message}", reason=known, message=message) if message else known
         names = facts(*(test.name for test in tests[:4]))
         if len(tests) > 4:
             names = text("{names} and {count} more", names=names, count=len(tests) - 4)
-        labelled(out, "", Text(f"{explanation}: ").append(names, style="dim"), width=0)
+        line = text("{names}: {reason}", names=names, reason=known)
+        if message and reason not in _MISSING:  # what is missing is the whole message
+            line = text("{names}: {reason}. The message was: {message}", names=names, reason=known, message=message)
+        labelled(out, "", Text(line, style="dim"), width=0)
 
 
 def _format_ranking(ranking: Ranking) -> str:

@@ -10,6 +10,8 @@ In the order in which `ownlab doctor` uses them:
   `rules/drivers` (driver version, kernel module, initialisation), `rules/devices` (permissions, visibility, health,
   memory, Xid errors, other vendors), `rules/software` (framework builds, CUDA libraries, toolkit, Python, program
   errors) and `rules/environment` (containers, WSL, the host's resources).
+- `decoding.py` adds the names of errors that are given as numbers, and translates messages of systems in other languages.
+- `further_causes.py` adds the rarer causes of a message that was pasted alone.
 - `queries.py` answers questions about a machine that several rules ask, and formats facts as evidence.
 - `remedies.py` builds the commands that fix a problem on this system.
 - `verification.py` multiplies matrices on every device (`--verify`).

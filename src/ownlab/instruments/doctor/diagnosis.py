@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ownlab.catalog.versions import major_minor, parse_version
+from ownlab.instruments.doctor.decoding import with_decoded_messages
+from ownlab.instruments.doctor.further_causes import with_further_causes
 from ownlab.instruments.doctor.queries import (
     accelerator_on_bus,
     accelerators_of,
@@ -33,12 +35,16 @@ _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
     """Run every rule over a case; return the findings, worst first and causes before effects, and the verdict."""
+    case = with_decoded_messages(case)
     unsorted = [finding for rule in RULES if not rule.last_resort for finding in rule().check(case)]
-    if all(finding.severity != "error" for finding in unsorted):
-        unsorted += [finding for rule in RULES if rule.last_resort for finding in rule().check(case)]
+    for rule in RULES:
+        # A note of last resort says that nothing is known: it stands alone. The others may follow warnings.
+        alone = not unsorted if rule.severity == "note" else all(finding.severity != "error" for finding in unsorted)
+        if rule.last_resort and alone:
+            unsorted += rule().check(case)
     # RULES lists causes before effects. The stable sort keeps that order within a severity, blocking findings first.
     findings = tuple(
-        msgspec.structs.replace(finding, fix=steps_for(case.machine, finding.fix))
+        msgspec.structs.replace(finding, fix=steps_for(case.machine, with_further_causes(case.machine, finding).fix))
         for finding in sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], not finding.blocks))
     )
     return Diagnosis(

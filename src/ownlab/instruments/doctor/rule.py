@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
 
-from ownlab.instruments.doctor.queries import any_framework_works
+from ownlab.instruments.doctor.queries import any_framework_works, is_wsl
 from ownlab.instruments.doctor.records import Case, Finding, Message, Severity
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "RulePage",
     "cuda_error",
     "quote",
+    "speaks_of_wsl",
 ]
 
 # Longer lines are shortened around the match, so that evidence stays readable.
@@ -127,6 +128,7 @@ class CauseRule(MessageRule):
     causes: ClassVar[tuple[Cause, ...]]
     patterns: ClassVar[tuple[str, ...]] = ()
     while_broken: ClassVar[bool] = False  # True: the messages are old where a framework has found a card since
+    not_in_wsl: ClassVar[bool] = False  # True: about a driver of Linux, which WSL does not have (rule wsl-no-module)
 
     def __init_subclass__(cls) -> None:
         """Collect the patterns, so that a family of causes is searched like any other message rule."""
@@ -136,7 +138,7 @@ class CauseRule(MessageRule):
     def check(self, case: Case) -> Iterable[Finding]:
         """Yield one finding: the first cause with the lines that show it."""
         works = any_framework_works(case.machine)
-        if works and self.while_broken:
+        if (works and self.while_broken) or (self.not_in_wsl and speaks_of_wsl(case)):
             return
         found = self.find_cause(case)
         if found is not None:
@@ -161,6 +163,11 @@ class CauseRule(MessageRule):
     def fix_of(self, cause: Cause, case: Case) -> tuple[str, ...]:
         """Return the fix on this machine; rules override it where the steps depend on the machine."""
         return cause.fix
+
+
+def speaks_of_wsl(case: Case) -> bool:
+    """Whether the machine is WSL, or a message names its kernel (5.15.90.1-microsoft-standard-WSL2)."""
+    return is_wsl(case.machine) or any("microsoft-standard" in message.text for message in case.messages)
 
 
 def quote(message: Message, match: re.Match[str]) -> str:

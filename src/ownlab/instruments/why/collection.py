@@ -114,7 +114,7 @@ def load_evidence(path: str) -> Evidence:
     try:
         evidence = decode_json(read_bytes(path), Evidence)
     except msgspec.DecodeError as exc:
-        message = text("{path} is no evidence of `ownlab why --save`: {reason}.", path=path, reason=exc)
+        message = text("{path} was not written by `ownlab why --save`: {reason}.", path=path, reason=exc)
         raise RecordError(message) from exc
     if evidence.format > EVIDENCE_FORMAT:
         raise RecordError(text("{path} was saved by a newer ownlab ({version}).", path=path, version=evidence.ownlab))

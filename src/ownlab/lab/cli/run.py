@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,9 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OF_NOTEBOOKS = (
     "inplace", "timeout", "allow_errors", "keep", "from_failed", "uploads", "outputs", "colab", "restore_packages",
 )  # fmt: skip
+
+# By which LabOptions resolves them too.
+_OF_CLUSTERS = ("partition", "account", "qos", "time")
 
 
 class RunCommand(click.Command):
@@ -87,6 +91,18 @@ class RunCommand(click.Command):
     help="For a script: N ranks. Default: one for each GPU; on the CPU 1.",
 )
 @click.option(
+    "--engine", metavar="NAME", help="For a script: where it runs: local or slurm.  [default: the setting run.engine]"
+)
+@click.option(
+    "--nodes", type=click.IntRange(1), metavar="N", help="For a script on a cluster: N nodes, each with --gpus GPUs."
+)
+@click.option("--partition", metavar="NAME", help="For a script on a cluster: the partition.")
+@click.option("--account", metavar="NAME", help="For a script on a cluster: the account.")
+@click.option("--qos", metavar="NAME", help="For a script on a cluster: the quality of service.")
+@click.option(
+    "--time", metavar="TIME", help="For a script on a cluster: the time limit, such as 12:00:00 or 2-00:00:00."
+)
+@click.option(
     "--python", metavar="PATH", help="For a script: an interpreter, or the folder or the name of an environment."
 )
 @click.option(
@@ -99,7 +115,7 @@ class RunCommand(click.Command):
     "--jobs",
     type=click.IntRange(1),
     metavar="N",
-    help="For --sweep: at most N runs at a time. Default: as many as GPUs are free.",
+    help="For --sweep: at most N runs at a time. Default: as many as GPUs are free; on a cluster 8.",
 )
 @click.option(
     "-p", "parameters", metavar="NAME=VALUE", multiple=True, help="Set a field of the notebook's forms (#@param)."
@@ -141,7 +157,7 @@ class RunCommand(click.Command):
 def command(
     target: str, script: tuple[str, ...], gpus: int | None, nproc: int | None, python: str | None,
     parameters: tuple[str, ...], file: str | None, kind: str | None, detach: bool, quiet: bool, as_json: bool,
-    sweep: tuple[str, ...], jobs: int | None, **rest: Any,
+    sweep: tuple[str, ...], jobs: int | None, engine: str | None, nodes: int | None, **rest: Any,
 ) -> int:  # fmt: skip
     """Run a notebook or a Python script, without a browser.
 
@@ -154,23 +170,31 @@ def command(
     GPUs are leased, and torchrun starts four ranks; if the GPUs are in use, the run waits for them. What rank 0 prints is
     printed here, and that of each rank is kept in the folder NAME-run. Ctrl-C interrupts all ranks; again: it ends them at once.
 
+    --engine slurm runs SCRIPT.py as a job of a Slurm cluster, on one node or several (--nodes 2 --gpus 4). Script, data and environment
+    must be in folders that the nodes share. The settings of [slurm] have what a site requires.
+
     --sweep lr=1e-3,1e-4 runs both values and prints one table of results; the folder NAME-sweep keeps them. Run the same command
     again to continue: finished combinations are repeated only with --force.
 
-    Exit codes: 0 done, 1 a cell failed, 2 wrong usage, 3 the notebook or the runtime cannot be used, 5 a cell took too long. A
-    script's own exit code is passed on; of several ranks, that of the first that failed.
+    Exit codes: 0 done, 1 a cell failed or there are not as many GPUs, 2 wrong usage, 3 the notebook or the runtime cannot be
+    used, 4 the Python has no torch for several ranks, 5 a cell took too long. A script's own exit code is passed on; of several
+    ranks, that of the first that failed.
     """
+    cluster = {name: rest.pop(name) for name in _OF_CLUSTERS}
     if jobs is not None and not sweep:
         raise UsageError(text("--jobs is for --sweep."))
     if script:
         _refuse_notebook_options(parameters, file, rest)
-        _notice_late_options(script, {"--gpus": gpus, "--nproc": nproc, "--sweep": sweep or None})
+        ours = {"--gpus": gpus, "--nproc": nproc, "--sweep": sweep or None, "--engine": engine, "--nodes": nodes}
+        _notice_late_options(script, ours)
         request = {"type": kind, "output": rest["output"], "force": rest["force"], "wait": rest["wait"]}
         request |= {"gpus": gpus, "nproc": nproc, "python": python}
+        request |= {"engine": engine, "nodes": nodes, "cluster": cluster}
         if sweep:
             return sweep_script(script, request, sweep, jobs=jobs, detach=detach, as_json=as_json)
         return run_script_command(script, request, detach=detach, quiet=quiet, as_json=as_json)
-    for name, value in (("--gpus", gpus), ("--nproc", nproc), ("--python", python)):
+    of_scripts = {"--gpus": gpus, "--nproc": nproc, "--python": python, "--engine": engine, "--nodes": nodes}
+    for name, value in {**of_scripts, **{f"--{name}": value for name, value in cluster.items()}}.items():
         if value is not None:
             message = text("{option} is for scripts; a notebook runs on the type that -t names.", option=name)
             raise UsageError(message, hint=text("`ownlab types` lists the types."))
@@ -184,7 +208,7 @@ def command(
     return _in_background(prepared, as_json) if detach else _run(prepared, as_json, quiet or as_json)
 
 
-def _notice_late_options(script: tuple[str, ...], given: dict[str, object]) -> None:
+def _notice_late_options(script: tuple[str, ...], given: Mapping[str, object]) -> None:
     """Say so if an option of ours stands where it belongs to the script, which may have one of the same name."""
     for name, value in given.items():
         if value is None and any(each.partition("=")[0] == name for each in script[1:]):

@@ -28,6 +28,8 @@ __all__ = ["sweep_notebook", "sweep_script"]
 
 # What a sweep decides itself. All other options are those of each run.
 _OWN = frozenset({"sweep", "jobs", "detach", "as_json", "output", "force", "quiet", "target"})
+# Each job of a sweep is followed by a process here, which asks Slurm for its state.
+_JOBS_ON_CLUSTER = 8
 _ONE_RUN_ONLY = ("inplace", "keep", "from_failed")
 
 
@@ -67,9 +69,10 @@ def sweep_script(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Run a script with every combination of the values of its options."""
+    from ownlab.lab.engines.interface import Request
+    from ownlab.lab.engines.registry import DEFAULT_ENGINE
     from ownlab.lab.runs.validation import outer_environment
-    from ownlab.lab.scripts.cards import choose_script_type
-    from ownlab.lab.scripts.preparation import check_script
+    from ownlab.lab.scripts.preparation import check_script, find_script_engine
     from ownlab.lab.sweeps.grid import combinations
     from ownlab.lab.sweeps.sweep import SweepRequest
 
@@ -77,15 +80,17 @@ def sweep_script(
         raise UsageError(text("--sweep needs a script that can be read again; it cannot come from standard input."))
     check_script(script)
     env = outer_environment()
-    kind = choose_script_type(given["type"], given["gpus"], given["python"], env)
+    engine = find_script_engine(given["engine"], given["cluster"], env)
+    offer = engine.offers(Request(given["type"], given["gpus"], given["nodes"] or 1, given["python"]))[0]
     request = SweepRequest(
         target=script,
         is_script=True,
         options=_options(),
         combinations=combinations(values),
-        type=kind,
-        ranks=given["nproc"] or max(1, kind.cards),
-        jobs=jobs,
+        type=offer.type,
+        ranks=given["nproc"] or max(1, offer.type.cards),
+        jobs=jobs or (None if engine.name == DEFAULT_ENGINE else _JOBS_ON_CLUSTER),
+        is_local=engine.name == DEFAULT_ENGINE,
         force=given["force"],
     )
     return _sweep(request, given["output"], env, detach=detach, as_json=as_json)
@@ -144,7 +149,9 @@ def _run(sweep: Sweep, env: Mapping[str, str], as_json: bool) -> int:
     stop, reporter = Stop(), SweepReporter(sys.stderr)
     reporter.begin(sweep.request, sweep.report(), changed=sweep.has_changed())
     with stopped_by_signals(stop):
-        sweep.run(reporter.done, partial(has_free_cards, sweep.request.type, env), stop)
+        # A cluster has a queue of its own.
+        free = partial(has_free_cards, sweep.request.type, env) if sweep.request.is_local else lambda _: True
+        sweep.run(reporter.done, free, stop)
     code = _show(sweep, as_json)
     return 128 + stop.signum if stop.signum else code
 

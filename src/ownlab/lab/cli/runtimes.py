@@ -9,11 +9,15 @@ import click
 from ownlab.cli.options import json_option
 from ownlab.config.limits import limits_of, stricter
 from ownlab.config.loader import resolve_lab_options
-from ownlab.errors import DeadlineError
+from ownlab.errors import DeadlineError, LabError
 from ownlab.lab.cli.runtime_log import command as log
+from ownlab.lab.cli.script_log import find_script_run
+from ownlab.lab.engines.interface import Engine, Job
+from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
 from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.records import RuntimeChange
 from ownlab.lab.runtimes.usage_report import usage_report
+from ownlab.lab.scripts.records import StartedScript
 from ownlab.lab.server.machine_reader import MachineReader, open_store
 from ownlab.lab.service.down import wait_for_end
 from ownlab.lab.service.overview import lab_folder
@@ -26,6 +30,10 @@ from ownlab.text import text
 from ownlab.units import format_seconds
 
 __all__ = ["command"]
+
+# Seconds. Slurm gives a job that is cancelled KillWait seconds (30 by default) to save.
+_STOPS_WITHIN = 120.0
+_BETWEEN_LOOKS = 0.1
 
 
 @click.group("runtimes", invoke_without_command=True)
@@ -59,6 +67,10 @@ def command(context: click.Context, as_json: bool) -> None:
 @click.option("--released", is_flag=True, hidden=True)  # used by google.colab.runtime.unassign
 def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: bool) -> None:
     """Stop RUNTIME. What it has not saved is lost."""
+    script = find_script_run(runtime)
+    if script is not None and script[1].engine != DEFAULT_ENGINE:
+        _stop_job(*script, now=now, as_json=as_json or outer_json)
+        return
     seconds = resolve_lab_options().on_end_seconds
     with open_store() as store:
         row = stop_runtime(store, runtime, now=now, why=RELEASED if released else text("it was stopped by hand"))
@@ -72,6 +84,33 @@ def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: boo
         echo_record(RuntimeChange(row.id, row.notebook, "stop"))
     else:
         click.echo(text("{runtime} has stopped.", runtime=_name(row)))
+
+
+def _stop_job(folder: str, start: StartedScript, *, now: bool, as_json: bool) -> None:
+    """Stop a script that another engine runs."""
+    engine, job = find_engine(start.engine), Job(start.runtime, folder, start.reference)
+    name = text("{name} ({runtime})", name=short_path(start.script[0], None), runtime=short_id(start.runtime))
+    with working(text("Stopping {name}", name=name)):
+        if engine.status([job])[0].has_ended:
+            raise LabError(text("{name} has ended already.", name=name), hint=text("`ownlab runtimes log` says how."))
+        engine.cancel(job, "now" if now else "end", text("it was stopped by hand"))
+        if not _has_ended(engine, job):
+            message = text("{name} did not stop in time.", name=name)
+            raise DeadlineError(message, hint=text("Use --now to stop it at once."))
+    if as_json:
+        echo_record(RuntimeChange(start.runtime, start.script[0], "stop"))
+    else:
+        click.echo(text("{name} has stopped.", name=name))
+
+
+def _has_ended(engine: Engine, job: Job) -> bool:
+    """Wait for the end of a job, which may save before."""
+    deadline = time.monotonic() + _STOPS_WITHIN
+    while not engine.status([job])[0].has_ended:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_BETWEEN_LOOKS)
+    return True
 
 
 @command.command("extend")

@@ -7,7 +7,8 @@ import sys
 import time
 
 from ownlab.errors import LabError, UsageError
-from ownlab.lab.runtimes.state import is_runtime_alive
+from ownlab.lab.engines.interface import Job
+from ownlab.lab.engines.registry import find_engine
 from ownlab.lab.scripts.folder import LogFollower, log_file, recorded_runs
 from ownlab.lab.scripts.outcome import describe_run
 from ownlab.lab.scripts.records import StartedScript
@@ -42,15 +43,16 @@ def show_script_log(folder: str, start: StartedScript, *, rank: int, follow: boo
         echo_record(describe_run(folder, start))
         return 0
     log, output = LogFollower(log_file(folder, rank)), CellOutput(sys.stdout, sys.stderr)
+    engine, job = find_engine(start.engine), Job(start.runtime, folder, start.reference)
     while True:
-        alive = is_runtime_alive(start.runtime)  # before reading, so that the last output is read
+        alive = not engine.status([job])[0].has_ended  # before reading, so that the last output is read
         while printed := log.read():
             output.show({"output_type": "stream", "name": "stdout", "text": printed})
         if not follow or not alive:
             break
         time.sleep(_INTERVAL)
     output.finish()
-    report = describe_run(folder, start)
+    report = describe_run(folder, start, engine)
     if not follow and report.status in ("running", "waiting"):
         return 0
     print_end(report, sys.stderr)

@@ -90,7 +90,7 @@ class EnvironmentBuilder:
             self._set(outcome="cancelled", progress=None)
             raise
         except UvFailed as exc:
-            hint = exc.hint or offline_commands(self._request, exc, self._options)
+            hint = exc.hint or offline_commands(self._request, exc, self._options, self._environ)
             self._set(outcome="failed", progress=None, error=exc.message, hint=hint)
             raise LabError(exc.message, hint=hint) from exc
         except OwnlabError as exc:
@@ -212,7 +212,7 @@ def plan_environment(request: NewEnvironment, environ: Mapping[str, str] = os.en
         with tempfile.TemporaryDirectory(prefix="ownlab-plan-") as folder:
             return make_plan(request, found, _version(found), Path(folder), variables, options, environ)
     except UvFailed as exc:
-        raise LabError(exc.message, hint=exc.hint or offline_commands(request, exc, options)) from exc
+        raise LabError(exc.message, hint=exc.hint or offline_commands(request, exc, options, environ)) from exc
 
 
 def _find_python(asked: str, variables: Mapping[str, str]) -> str:

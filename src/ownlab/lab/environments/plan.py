@@ -7,7 +7,7 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ownlab.lab.environments.torch_build import FROM_TORCH_INDEX, TorchBuild, ch
 from ownlab.lab.environments.uv import run_uv
 from ownlab.machine.reader import read_machine
 
-__all__ = ["LOCKED", "make_plan"]
+__all__ = ["LOCKED", "make_plan", "with_torch"]
 
 # The folder of a project with the exact versions. It is installed, not the lock file itself: uv takes files that the lock file
 # names by their addresses from its cache only if their server allows it, and downloads them again otherwise.
@@ -54,10 +54,7 @@ def make_plan(
 
     What an earlier resolution in the same folder chose is kept, so that an interrupted build continues with the same files.
     """
-    wanted = requirements(request)
-    build = _torch(wanted, version, options, environ)
-    if build is not None:
-        wanted = tuple(build.requirement if package_name(each) == "torch" else each for each in wanted)
+    wanted, build = with_torch(requirements(request), version, options, environ)
     _write_project(folder / _PROJECT, wanted, version, build.index_url if build else None)
     lock = folder / _LOCK_FILE
     if upgrade:
@@ -72,12 +69,20 @@ def make_plan(
     return EnvironmentPlan(packages, known, build.notes if build else (), version)
 
 
-def _torch(wanted: Sequence[str], version: str, options: LabOptions, environ: Mapping[str, str]) -> TorchBuild | None:
+def with_torch(
+    wanted: tuple[str, ...],
+    version: str,
+    options: LabOptions,
+    environ: Mapping[str, str],
+    answers: Callable[[str], bool] = index_answers,
+) -> tuple[tuple[str, ...], TorchBuild | None]:
+    """Return the requirements with the torch for this machine and this version of Python, and where it comes from."""
     if not needs_torch(wanted):
-        return None
+        return wanted, None
     requested = next((each for each in wanted if package_name(each) == "torch"), "torch")
     machine = read_machine(resolve_machine_options(environ=environ))
-    return choose_torch(machine, version, requested, options.torch_index, index_answers)
+    build = choose_torch(machine, version, requested, options.torch_index, answers)
+    return tuple(build.requirement if package_name(each) == "torch" else each for each in wanted), build
 
 
 def _write_project(path: Path, wanted: Sequence[str], version: str, torch_index: str | None) -> None:

@@ -161,10 +161,12 @@ def _add(added: Environment, environ: Mapping[str, str]) -> Environment:
 def check_name(name: str, *, reserved: bool = True) -> None:
     """Refuse a name that cannot be one of an environment. The default environment has a reserved one."""
     if _NAME.fullmatch(name) is None or (reserved and name == DEFAULT):
-        raise UsageError(
-            text("{name!r} is not a valid name for an environment.", name=name),
-            hint=text("Use at most 40 lower-case letters, digits and hyphens, and not {reserved!r}.", reserved=DEFAULT),
-        )
+        hint = text("Use at most 40 lower-case letters, digits and hyphens.")
+        if reserved:
+            hint = text(
+                "Use at most 40 lower-case letters, digits and hyphens, and not {reserved!r}.", reserved=DEFAULT
+            )
+        raise UsageError(text("{name!r} is not a valid name for an environment.", name=name), hint=hint)
 
 
 def register_environment(environment: Environment, environ: Mapping[str, str] = os.environ) -> None:

@@ -72,6 +72,11 @@ class Execution:
         return self.state in ("queued", "running")
 
     @property
+    def was_done(self) -> bool:
+        """Whether the kernel has said that it has ended; perhaps only the reply or the idle status was lost when it died."""
+        return self.idle or self.reply is not None
+
+    @property
     def refused(self) -> bool:
         """Whether no kernel has run it, and none will."""
         return self.state == "cut" and self.started_at is None

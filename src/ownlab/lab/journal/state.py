@@ -342,7 +342,7 @@ class JournalState:
     def _kernel_ended(self, death: Death | None, record: Record) -> None:
         """`death`: None if somebody asked for the end; then cells say nothing about it."""
         self._kernel_there = False
-        running = [execution for execution in self.running if execution.launch <= self.launch]
+        running = [each for each in self.running if each.launch <= self.launch and not each.was_done]
         if death is not None:
             if running and all(execution.state == "queued" for execution in running):
                 running[0].state = "running"  # it died before it could say so
@@ -380,7 +380,7 @@ class JournalState:
             if execution.launch < launch:
                 if execution.place_gap_note():
                     self.mark_changed(execution)
-                if death is not None and execution.live:
+                if death is not None and execution.live and not execution.was_done:
                     execution.outputs.report(death.note(execution.state == "running", execution.code))
                     self.mark_changed(execution)
                 execution.cut(record.at, record.number)

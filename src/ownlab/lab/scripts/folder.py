@@ -6,7 +6,12 @@ rank-N.log            what a rank printed
 rank-N-error.json     the exception that ended it
 launcher.log          what torchrun printed
 failures.json         the ranks that torchrun saw fail
-end.json              how it ended, written by the supervisor
+launcher-N.log        the same of node N of a cluster, from 1 on
+failures-N.json
+end.json              how it ended, written by the supervisor, or by the batch script of a job
+job.sh                the batch script of a job
+slurm.log             what Slurm and the batch script printed
+cancel.json           why a job was cancelled
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from ownlab.atomic_files import replace_file
 from ownlab.config.paths import state_folder
@@ -34,12 +40,13 @@ __all__ = [
     "read_start",
     "recorded_runs",
     "remove_unstarted",
+    "write_reference",
     "write_source",
     "write_start",
 ]
 
-_OURS = ("run.json", "end.json", "failures.json", "launcher.log", "script.py")
-_RANK_FILES = ("rank-*.log", "rank-*-error.json")
+_OURS = ("run.json", "end.json", "failures.json", "launcher.log", "script.py", "slurm.log", "job.sh", "cancel.json")
+_RANK_FILES = ("rank-*.log", "rank-*-error.json", "launcher-*.log", "failures-*.json")
 # A line may be printed in pieces, and a read may end inside of a character.
 _CHUNK = 1 << 20
 
@@ -122,6 +129,14 @@ def write_start(folder: str, start: StartedScript) -> None:
     links = _links()
     os.makedirs(links, mode=0o700, exist_ok=True)
     os.symlink(folder, links / start.runtime)
+
+
+def write_reference(folder: str, start: StartedScript, reference: str) -> None:
+    """Add to run.json what the engine calls the run."""
+    try:
+        replace_file(os.path.join(folder, "run.json"), encode_json(replace(start, reference=reference)).decode())
+    except OSError as exc:
+        raise InputError(text("Cannot write to {folder}: {reason}.", folder=folder, reason=exc.strerror)) from exc
 
 
 def read_start(folder: str) -> StartedScript | None:

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ownlab.guest_client import last_line
-from ownlab.lab.runtimes.state import is_runtime_alive, state_of
-from ownlab.lab.scripts.folder import error_file, log_file
+from ownlab.lab.engines.interface import Engine, Job, JobStatus
+from ownlab.lab.engines.job_end import read_object
+from ownlab.lab.engines.registry import find_engine
+from ownlab.lab.scripts.folder import error_file, log_file, read_start
 from ownlab.lab.scripts.records import RankFailure, ScriptReport, ScriptStatus, StartedScript
-from ownlab.text import text, unpack_texts
+from ownlab.text import text
 
 __all__ = ["describe_run"]
 
 # torchrun ends the other ranks with SIGTERM after a failure, and this many seconds later with SIGKILL.
 _TORCHRUN_KILLS_AFTER = 25.0
-_INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 
-def describe_run(folder: str, start: StartedScript) -> ScriptReport:
-    """Return the report of a run as it is now."""
-    end = _read(os.path.join(folder, "end.json"))
-    status, reason = _status(start, end)
-    failure = _first_failure(folder, start, end) if status == "failed" else None
+def describe_run(folder: str, start: StartedScript, engine: Engine | None = None) -> ScriptReport:
+    """Return the report of a run as it is now. `engine`: the one that has started it, if it is at hand."""
+    engine = engine or find_engine(start.engine)
+    start = read_start(folder) or start  # it may have got its reference
+    end = engine.status([Job(start.runtime, folder, start.reference)])[0]
+    status = _status(end)
+    failure = _first_failure(folder, start, end) if end.state == "failed" and not end.cause else None
+    reason = end.reason if status in ("failed", "stopped", "interrupted") else ""
     if failure is not None:
         reason = _explain(failure, start.ranks)
-    elif status == "failed":
+    elif end.state == "failed" and not end.cause:
         reason = _launcher_message(folder) or reason
-    code = end.get("exit_code")
     return ScriptReport(
         runtime=start.runtime,
         type=start.type,
@@ -41,37 +43,33 @@ def describe_run(folder: str, start: StartedScript) -> ScriptReport:
         folder=folder,
         status=status,
         reason=reason,
-        seconds=round(float(end.get("at") or time.time()) - start.started_at, 3),
-        exit_code=code if isinstance(code, int) else None,
+        seconds=round((end.ended_at or time.time()) - start.started_at, 3),
+        exit_code=end.exit_code,
         failure=failure,
+        engine=start.engine,
+        nodes=start.nodes,
+        reference=start.reference,
+        cause=end.cause,
     )
 
 
-def _status(start: StartedScript, end: dict[str, Any]) -> tuple[ScriptStatus, str]:
-    if not end:
-        if is_runtime_alive(start.runtime):
-            return ("waiting" if state_of(start.runtime) == "waiting" else "running"), ""
-        return "failed", text("its supervisor died")
-    if end.get("stopped"):
-        return "stopped", str(end["stopped"])
-    code = end.get("exit_code")
-    if code == 0:
-        return "done", ""
-    if code in _INTERRUPTED:
-        return "interrupted", text("it was interrupted")
-    return "failed", str(end.get("reason") or "")
+def _status(end: JobStatus) -> ScriptStatus:
+    if end.state == "starting":
+        return "running"
+    return "failed" if end.state == "refused" or end.state == "unstarted" else end.state
 
 
-def _first_failure(folder: str, start: StartedScript, end: dict[str, Any]) -> RankFailure | None:
+def _first_failure(folder: str, start: StartedScript, end: JobStatus) -> RankFailure | None:
     """The failure that made the others fail; None if no rank failed."""
-    errors = {rank: error for rank in range(start.ranks) if (error := _read(error_file(folder, rank)))}
-    seen = _read(os.path.join(folder, "failures.json"))
-    codes = {int(rank): int(entry["exit_code"]) for rank, entry in (seen.get("ranks") or {}).items()}
-    if start.ranks == 1 and isinstance(end.get("exit_code"), int):
-        codes = {0: int(end["exit_code"])}
+    errors = {rank: error for rank in range(start.ranks) if (error := read_object(error_file(folder, rank)))}
+    seen = [read_object(str(path)) for path in sorted(Path(folder).glob("failures*.json"))]  # one of each node
+    codes = {int(rank): int(entry["exit_code"]) for each in seen for rank, entry in (each.get("ranks") or {}).items()}
+    if start.ranks == 1 and end.exit_code is not None:
+        codes = {0: end.exit_code}
     first = min(errors, key=lambda rank: float(errors[rank].get("at", 0.0)), default=None)
     killed = [rank for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM and rank not in errors]
-    since = 0.0 if first is None else float(seen.get("at") or 0.0) - float(errors[first].get("at", 0.0))
+    seen_at = min((float(each.get("at") or 0.0) for each in seen), default=0.0)
+    since = 0.0 if first is None else seen_at - float(errors[first].get("at", 0.0))
     if killed and since < _TORCHRUN_KILLS_AFTER:
         first = killed[0]  # the others have lost it: their exceptions follow from it
     if first is None:
@@ -79,7 +77,7 @@ def _first_failure(folder: str, start: StartedScript, end: dict[str, Any]) -> Ra
     return None if first is None else _failure(folder, first, errors.get(first, {}), codes.get(first))
 
 
-def _failure(folder: str, rank: int, error: dict[str, Any], code: int | None) -> RankFailure:
+def _failure(folder: str, rank: int, error: Mapping[str, Any], code: int | None) -> RankFailure:
     ended_by = -code if code is not None and code < 0 and not error else None
     return RankFailure(
         rank=rank,
@@ -127,12 +125,3 @@ def _launcher_message(folder: str) -> str:
         return last_line(Path(folder, "launcher.log").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return ""
-
-
-def _read(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-        return unpack_texts(content) if isinstance(content, dict) else {}
-    except (OSError, ValueError):
-        return {}

@@ -6,17 +6,18 @@ import os
 import time
 import uuid
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import InputError, UsageError
+from ownlab.lab.engines.interface import Engine, Offer, Request
+from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
 from ownlab.lab.runs.validation import outer_environment
-from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.scripts.cards import check_own_lease, choose_script_type
 from ownlab.lab.scripts.folder import make_run_folder, write_source, write_start
 from ownlab.lab.scripts.records import StartedScript
 from ownlab.text import text
 
-__all__ = ["PreparedScript", "ScriptRequest", "check_script", "prepare_script"]
+__all__ = ["PreparedScript", "ScriptRequest", "check_script", "find_script_engine", "prepare_script"]
 
 _MAX_RANKS = 1024
 
@@ -27,11 +28,14 @@ class ScriptRequest(NamedTuple):
     script: tuple[str, ...]  # the path, or "-m" and a module; then the arguments
     gpus: int | None = None
     nproc: int | None = None  # ranks; by default one for each GPU
+    nodes: int | None = None  # with so many GPUs and ranks on each
     type: str | None = None
     python: str | None = None
     output: str | None = None  # the folder of its logs
     force: bool = False
     wait: bool = True
+    engine: str | None = None  # None: the setting run.engine
+    cluster: Mapping[str, str | None] = {}  # options of a cluster, by their names in [slurm]: partition, account …
     source: bytes | None = None  # of the script "-", which was read from standard input
 
 
@@ -39,7 +43,8 @@ class PreparedScript(NamedTuple):
     """A run that can begin."""
 
     request: ScriptRequest
-    type: RuntimeType
+    engine: Engine
+    offer: Offer
     start: StartedScript
     folder: str
     env: Mapping[str, str]
@@ -47,24 +52,19 @@ class PreparedScript(NamedTuple):
     @property
     def name(self) -> str:
         """What is shown as its notebook: the path of the script, or the module."""
-        head, *rest = self.script
+        head, *rest = self.start.script
         return rest[0] if head == "-m" else os.path.abspath(head)
-
-    @property
-    def script(self) -> tuple[str, ...]:
-        """The script and its arguments, as the launcher takes them."""
-        return self.start.script
 
 
 def prepare_script(request: ScriptRequest) -> PreparedScript:
     """Check everything that is requested, and create the folder of the run. UsageError or InputError if it is not possible."""
     stem = check_script(request.script)
     env = outer_environment()
-    kind = choose_script_type(request.type, request.gpus, request.python, env)
-    ranks = request.nproc or max(1, kind.cards)
+    engine = find_script_engine(request.engine, request.cluster, env)
+    offer = engine.offers(Request(request.type, request.gpus, request.nodes or 1, request.python))[0]
+    ranks = request.nproc or max(1, offer.type.cards)
     if ranks > _MAX_RANKS:
         raise UsageError(text("{n} ranks are too many for one machine.", n=ranks))
-    check_own_lease(kind, env)
     folder = make_run_folder(stem, request.output, force=request.force)
     script = request.script
     if request.source is not None:
@@ -73,13 +73,26 @@ def prepare_script(request: ScriptRequest) -> PreparedScript:
         runtime=str(uuid.uuid4()),
         script=script,
         cwd=os.getcwd(),
-        ranks=ranks,
-        type=kind.name,
-        label=kind.label,
+        ranks=ranks * offer.nodes,
+        type=offer.type.name,
+        label=offer.type.label,
         started_at=time.time(),
+        nodes=offer.nodes,
+        engine=engine.name,
     )
     write_start(folder, start)
-    return PreparedScript(request, kind, start, folder, env)
+    return PreparedScript(request, engine, offer, start, folder, env)
+
+
+def find_script_engine(name: str | None, cluster: Mapping[str, str | None], env: Mapping[str, str]) -> Engine:
+    """The engine that was asked for, or that of the setting run.engine, with the options of a cluster as settings."""
+    flags: dict[str, Any] = {f"slurm_{option}": value for option, value in cluster.items()}
+    options = resolve_lab_options(environ=env, run_engine=name, **flags)
+    given = next((option for option, value in cluster.items() if value is not None), None)
+    if options.run_engine == DEFAULT_ENGINE and given is not None:
+        message = text("{option} is for a cluster; this machine has none.", option=f"--{given}")
+        raise UsageError(message, hint=text("Run it on a cluster with --engine slurm."))
+    return find_engine(options.run_engine, env, options)
 
 
 def check_script(script: tuple[str, ...]) -> str:

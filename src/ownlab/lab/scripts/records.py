@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ownlab.lab.engines.interface import StopCause
+
 __all__ = ["RankFailure", "ScriptReport", "ScriptStatus", "StartedScript"]
 
 # "stopped": by `ownlab runtimes stop`, the panel or a limit; "interrupted": by Ctrl-C.
@@ -25,6 +27,9 @@ class StartedScript(Struct, frozen=True):
     type: str
     label: str
     started_at: float  # seconds since the epoch
+    nodes: int = 1
+    engine: str = "local"
+    reference: str = ""  # what the engine calls it: the number of a Slurm job
 
 
 class RankFailure(Struct, frozen=True):
@@ -58,6 +63,10 @@ class ScriptReport(Struct, frozen=True):
     seconds: float
     exit_code: int | None = None  # None: it has not ended
     failure: RankFailure | None = None
+    engine: str = "local"
+    nodes: int = 1
+    reference: str = ""  # what the engine calls it: the number of a Slurm job
+    cause: StopCause = ""  # why something other than the script has ended it
 
     @property
     def shell_code(self) -> int:

@@ -1,29 +1,23 @@
-"""One run of a script from start to end, or into the background.
+"""One run of a script from start to end, or into the background, on whatever engine.
 
-The runtime's supervisor owns the ranks, writes how they ended, and needs nobody else: a run in the background has no process
-besides. One in the foreground ends with the process that started it, even if that is killed.
+One in the background has no process here. One in the foreground ends with the process that started it.
 """
 
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from ownlab.errors import CardsTaken, DeadlineError, LabError
+from ownlab.lab.engines.interface import Engine, Job, JobStatus, Task
 from ownlab.lab.runs.reporter import Stop
-from ownlab.lab.runtimes import operations, start
-from ownlab.lab.runtimes.launch_plan import Plan
-from ownlab.lab.runtimes.state import read_state
-from ownlab.lab.scripts.folder import LogFollower, log_file, remove_unstarted
+from ownlab.lab.scripts.folder import LogFollower, log_file, remove_unstarted, write_reference
 from ownlab.lab.scripts.outcome import describe_run
 from ownlab.lab.scripts.preparation import PreparedScript
 from ownlab.lab.scripts.records import ScriptReport
-from ownlab.lab.transport.control import send_command
 from ownlab.text import text
 
 __all__ = ["ScriptReporter", "run_script", "start_in_background"]
@@ -36,11 +30,11 @@ _START = 60.0
 class ScriptReporter:
     """Receives the progress of a run. This base class ignores it."""
 
-    def waiting(self, label: str, reason: str) -> None:
+    def waiting(self, prepared: PreparedScript, status: JobStatus) -> None:
         """No card is free; the reason says who uses them and how many are waiting."""
 
-    def started(self, prepared: PreparedScript, cards: tuple[int, ...]) -> None:
-        """The ranks are starting, on the cards with these numbers."""
+    def started(self, prepared: PreparedScript, status: JobStatus) -> None:
+        """The ranks are starting, on the cards and nodes of this status."""
 
     def output(self, printed: str) -> None:
         """Rank 0 has printed something."""
@@ -51,29 +45,27 @@ class ScriptReporter:
 
 def run_script(prepared: PreparedScript, reporter: ScriptReporter, stop: Stop) -> ScriptReport:
     """Run a script to its end. CardsTaken or LabError if it cannot begin."""
-    with _started(prepared, detached=False) as (plan, child):
-        run = _Run(prepared, plan, child, reporter, stop)
+    with _submitted(prepared, detached=False) as job:
+        run = _Run(prepared, job, reporter, stop)
         run.follow()
-    return describe_run(prepared.folder, prepared.start)
+    return describe_run(prepared.folder, prepared.start, prepared.engine)
 
 
 def start_in_background(prepared: PreparedScript) -> ScriptReport:
     """Start a script that goes on without us. Return once it runs, waits for a card, or has ended already."""
-    plan, child = _start(prepared, detached=True)
+    engine, job = prepared.engine, _submit(prepared, detached=True)
     deadline = time.monotonic() + _START
     try:
-        while child.poll() is None:
-            state = read_state(plan.home)
-            if state is not None and state["state"] in ("waiting", "running"):
-                return describe_run(prepared.folder, prepared.start)
+        while (status := _status(engine, job)).state == "starting":
             _check_deadline(deadline)
             time.sleep(_POLL)
     except BaseException:  # Ctrl-C too
-        operations.end_runtime(plan, child, text("it did not start"))
+        engine.cancel(job, "now", text("it did not start"))
         raise
-    _raise_refusal(prepared, plan)
-    operations.remove_folders(plan)
-    return describe_run(prepared.folder, prepared.start)
+    if status.has_ended:
+        engine.cancel(job, "now", text("its run is over"))
+        _raise_refusal(prepared, status)
+    return describe_run(prepared.folder, prepared.start, engine)
 
 
 def _check_deadline(deadline: float) -> None:
@@ -81,53 +73,56 @@ def _check_deadline(deadline: float) -> None:
         raise DeadlineError(text("The script did not start in {seconds:g} s.", seconds=_START))
 
 
+def _status(engine: Engine, job: Job) -> JobStatus:
+    return engine.status([job])[0]
+
+
 @contextmanager
-def _started(prepared: PreparedScript, *, detached: bool) -> Iterator[tuple[Plan, subprocess.Popen[bytes]]]:
-    plan, child = _start(prepared, detached=detached)
+def _submitted(prepared: PreparedScript, *, detached: bool) -> Iterator[Job]:
+    job = _submit(prepared, detached=detached)
     try:
-        yield plan, child
+        yield job
     finally:
-        operations.end_runtime(plan, child, text("its run is over"))
+        prepared.engine.cancel(job, "now", text("its run is over"))
 
 
-def _start(prepared: PreparedScript, *, detached: bool) -> tuple[Plan, subprocess.Popen[bytes]]:
-    plan = None
+def _submit(prepared: PreparedScript, *, detached: bool) -> Job:
+    start = prepared.start
+    task = Task(
+        runtime=start.runtime,
+        name=prepared.name,
+        script=start.script,
+        ranks=start.ranks // start.nodes,
+        offer=prepared.offer,
+        folder=prepared.folder,
+        cwd=start.cwd,
+        env=prepared.env,
+        detached=detached,
+        wait=prepared.request.wait,
+    )
     try:
-        plan = start.make_script_plan(
-            prepared.type,
-            prepared.script,
-            runtime=prepared.start.runtime,
-            ranks=prepared.start.ranks,
-            folder=prepared.folder,
-            name=prepared.name,
-            cwd=prepared.start.cwd,
-            env=prepared.env,
-            detached=detached,
-            wait=prepared.request.wait,
-        )
-        return plan, start.start_supervisor(plan, prepared.env)
+        job = prepared.engine.submit(task)
     except BaseException:
-        if plan is not None:
-            operations.remove_folders(plan)
         remove_unstarted(prepared.folder)
         raise
+    try:
+        if job.reference:
+            write_reference(prepared.folder, start, job.reference)
+    except BaseException:
+        prepared.engine.cancel(job, "now", text("it did not start"))
+        raise
+    return job
 
 
 class _Run:
     """A run in the foreground."""
 
-    def __init__(
-        self,
-        prepared: PreparedScript,
-        plan: Plan,
-        child: subprocess.Popen[bytes],
-        reporter: ScriptReporter,
-        stop: Stop,
-    ) -> None:
-        self._prepared, self._plan, self._child = prepared, plan, child
+    def __init__(self, prepared: PreparedScript, job: Job, reporter: ScriptReporter, stop: Stop) -> None:
+        self._prepared, self._job = prepared, job
         self._reporter, self._stop = reporter, stop
         self._log = LogFollower(log_file(prepared.folder, 0))
-        self._has_started = self._waits = False
+        self._state = "starting"
+        self._has_started = False
         self._reason = ""
         self._requests = 0  # to stop, so far
         self._handled = 0
@@ -136,8 +131,8 @@ class _Run:
     def follow(self) -> None:
         """Show what rank 0 prints until everything has ended."""
         self._stop.on_request(self._requested)
-        while self._child.poll() is None:
-            self._read_state()
+        while not (status := _status(self._prepared.engine, self._job)).has_ended:
+            self._show_status(status)
             self._handle_requests()
             if not self._show_output():
                 self._wake.wait(_POLL)
@@ -145,8 +140,7 @@ class _Run:
         while self._show_output():
             pass
         self._stop.on_request(lambda: None)
-        if not self._has_started:
-            _raise_refusal(self._prepared, self._plan)
+        _raise_refusal(self._prepared, status)
 
     def _show_output(self) -> bool:
         printed = self._log.read()
@@ -154,22 +148,14 @@ class _Run:
             self._reporter.output(printed)
         return bool(printed)
 
-    def _read_state(self) -> None:
-        if self._has_started:
-            return
-        state = read_state(self._plan.home)
-        if state is None:
-            return
-        self._waits = state["state"] == "waiting"
-        if self._waits and state["reason"] != self._reason:
-            self._reason = state["reason"]
-            self._reporter.waiting(self._plan.label, self._reason)
-        elif state["state"] == "running":
+    def _show_status(self, status: JobStatus) -> None:
+        if status.state == "waiting" and status.reason != self._reason:
+            self._reason = status.reason
+            self._reporter.waiting(self._prepared, status)
+        elif status.state == "running" and not self._has_started:
             self._has_started = True
-            held = state["devices"]
-            self._reporter.started(
-                self._prepared, tuple(device.number for device in self._plan.devices if device.uuid in held)
-            )
+            self._reporter.started(self._prepared, status)
+        self._state = status.state
 
     def _requested(self) -> None:
         """Called by a signal handler: nothing but a note is safe there."""
@@ -177,38 +163,32 @@ class _Run:
         self._wake.set()
 
     def _handle_requests(self) -> None:
-        while self._handled < self._requests and self._can_be_asked():
+        while self._handled < self._requests and self._state != "starting":
             self._handled += 1
             with suppress(LabError):  # it is about to end
                 self._handle_request()
 
-    def _can_be_asked(self) -> bool:
-        """A moment after its start the supervisor does not listen yet."""
-        return self._has_started or self._waits
-
     def _handle_request(self) -> None:
         """The first Ctrl-C interrupts, as in a shell. The second one, or any while the run waits, ends it at once."""
-        control = self._plan.control_endpoint
-        if self._handled > 1 or self._waits:
-            send_command(control, "end", why=text("it was interrupted"), now=True)
+        engine = self._prepared.engine
+        if self._handled > 1 or self._state == "waiting":
+            engine.cancel(self._job, "now", text("it was interrupted"))
         elif self._stop.signum == signal.SIGINT:
             self._reporter.interrupting()
-            send_command(control, "signal", signum=int(signal.SIGINT))
+            engine.cancel(self._job, "interrupt", text("it was interrupted"))
         else:
-            send_command(control, "end", why=text("the process that started it was ended"), now=False)
+            engine.cancel(self._job, "end", text("the process that started it was ended"))
 
 
-def _raise_refusal(prepared: PreparedScript, plan: Plan) -> None:
+def _raise_refusal(prepared: PreparedScript, status: JobStatus) -> None:
     """Raise the reason if the script never began. Its folder is removed."""
-    state: dict[str, Any] = read_state(plan.home) or {}
-    reason: str = state.get("reason") or text("its supervisor ended")
     error: LabError | CardsTaken
-    if state.get("state") == "refused":
-        error = CardsTaken(reason, hint=text("`ownlab runtimes` shows who holds which card."))
-    elif state.get("launches") == 0:
-        error = LabError(text("The runtime {label} did not start: {reason}", label=plan.label, reason=reason))
+    if status.state == "refused":
+        error = CardsTaken(status.reason, hint=text("`ownlab runtimes` shows who holds which card."))
+    elif status.state == "unstarted":
+        label = prepared.start.label
+        error = LabError(text("The runtime {label} did not start: {reason}", label=label, reason=status.reason))
     else:
         return
-    operations.remove_folders(plan)
     remove_unstarted(prepared.folder)
     raise error

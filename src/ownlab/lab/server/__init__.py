@@ -13,6 +13,6 @@ Notebook files: `merged_contents`, `contents` and `contents_handlers` open and s
 pages type, `history` serves versions, `autosave` saves outputs,
 `recent_writes` keeps JupyterLab from asking about files that autosave wrote, `drive` serves the user's drive.
 
-The page's API: `routes` has the table of all routes, `snapshot_service` and `machine_reader` read runtimes and cards,
+The page's API: `routes` has the table of all routes, `snapshot_service` and `machine_reader` read runtimes and cards, `page_socket` is the base of both websockets to pages,
 `forms`, `secrets`, `colab` and `port_proxy` have the routes of one feature each.
 """

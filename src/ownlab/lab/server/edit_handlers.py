@@ -14,12 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 from jupyter_core.paths import is_hidden
 from jupyter_core.utils import ensure_async
-from jupyter_server.auth.decorator import authorized, ws_authenticated
-from jupyter_server.base.handlers import JupyterHandler
-from jupyter_server.base.websocket import WebSocketMixin
+from jupyter_server.auth.decorator import authorized
 from msgspec import Struct
 from tornado import web
-from tornado.websocket import WebSocketClosedError, WebSocketHandler
+from tornado.websocket import WebSocketClosedError
 
 from ownlab.errors import LabError, OwnlabError
 from ownlab.json_encoding import encode_json
@@ -28,6 +26,7 @@ from ownlab.lab.runtimes.drive import is_drive_path
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.drive import Drive
 from ownlab.lab.server.edits import EditSaver
+from ownlab.lab.server.page_socket import PageSocket
 from ownlab.lab.server.routes import RouteHandler
 from ownlab.lab.server.snapshot_service import encode_document
 from ownlab.text import text
@@ -250,7 +249,7 @@ class RecoveredHandler(EditHandler):
         await self.answer_changes(contents.dismiss_recovered(os_path, request.cell))
 
 
-class ChangesHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+class ChangesHandler(PageSocket):
     """GET /ownlab/api/notebooks/changes: a websocket that notifies a page of new versions of notebooks."""
 
     auth_resource = "contents"
@@ -260,16 +259,6 @@ class ChangesHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """The edits of this server."""
         service: EditService = self.settings["ownlab_edits"]
         return service
-
-    def set_default_headers(self) -> None:
-        """Skip the headers of JupyterHandler: they do not apply to a websocket."""
-
-    @ws_authenticated
-    async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Called by tornado before the websocket opens. The base class checks the origin."""
-        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", self.auth_resource)):
-            raise web.HTTPError(403)
-        await super().get(*args, **kwargs)
 
     def open(self, *args: str, **kwargs: str) -> None:
         """Called by tornado when the websocket is open."""

@@ -9,20 +9,16 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from jupyter_core.utils import ensure_async
-from jupyter_server.auth.decorator import ws_authenticated
-from jupyter_server.base.handlers import JupyterHandler
-from jupyter_server.base.websocket import WebSocketMixin
 from msgspec import Struct
-from tornado import web
-from tornado.websocket import WebSocketClosedError, WebSocketHandler
+from tornado.websocket import WebSocketClosedError
 
 from ownlab.errors import OwnlabError
 from ownlab.json_encoding import encode_json
 from ownlab.lab.runtimes.records import Point, Snapshot
+from ownlab.lab.server.page_socket import PageSocket
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -199,7 +195,7 @@ def encode_document(result: Snapshot | Struct | OwnlabError) -> bytes:
     return encode_json(result)
 
 
-class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+class StreamHandler(PageSocket):
     """GET /ownlab/api/stream: a websocket on which a page receives snapshots while it is visible."""
 
     auth_resource = "kernels"
@@ -210,16 +206,6 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """The snapshot service of this server."""
         service: SnapshotService = self.settings["ownlab_snapshots"]
         return service
-
-    def set_default_headers(self) -> None:
-        """Skip the headers of JupyterHandler: they do not apply to a websocket."""
-
-    @ws_authenticated
-    async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Called by tornado before the websocket opens. The base class checks the origin."""
-        if not await ensure_async(self.authorizer.is_authorized(self, self.current_user, "read", self.auth_resource)):
-            raise web.HTTPError(403)
-        await super().get(*args, **kwargs)
 
     async def open(self, *args: str, **kwargs: str) -> None:
         """Called by tornado when the websocket is open. Sends a snapshot at once."""

@@ -95,6 +95,8 @@ def _resolve(name: str) -> tuple[str, str]:
     for address in outside:
         if _is_ours(address):
             return lower, address
+    if _is_address(name):
+        raise InputError(text("{address} is not an address of this machine.", address=name), hint=example)
     raise InputError(
         text("{name} is {address}, which is not an address of this machine.", name=name, address=outside[0]),
         hint=example,

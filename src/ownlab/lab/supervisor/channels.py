@@ -14,6 +14,7 @@ import zmq
 
 from ownlab.lab.journal.death import Death
 from ownlab.lab.journal.records import json_object
+from ownlab.lab.supervisor.connection_monitor import ConnectionMonitor
 from ownlab.lab.supervisor.journal_recorder import JournalRecorder
 from ownlab.lab.supervisor.message_inspector import DELIMITER, MessageInspector, PendingInputs
 from ownlab.lab.supervisor.output_publisher import OutputPublisher
@@ -38,8 +39,12 @@ _WAITING_MESSAGES = 100_000
 _LINGER = 500
 # Milliseconds between attempts to reach a kernel that has not opened its sockets yet.
 _RETRY = 5
-# Milliseconds of silence after which a dead kernel has no more messages in flight.
+# Milliseconds between looks whether the connections of a dead kernel are closed: then it has no more messages in flight.
 _SILENCE = 20
+# Seconds after which they count as closed: a process that the kernel has forked may hold them, and cannot be killed.
+_CLOSED = 2.0
+# The channels on which a kernel says what its cells do.
+_OF_CELLS = ("shell", "iopub")
 # Seconds that an input_request waits for outputs that the kernel sent before it.
 _OUTPUTS_FIRST = 1.0
 
@@ -66,6 +71,7 @@ class Channels:
         self._bindings = Bindings(self._context)
         self._client_sockets: dict[str, zmq.Socket[bytes]] = {}
         self._kernel_sockets: dict[str, zmq.Socket[bytes]] = {}
+        self._kernel_connections = ConnectionMonitor()
         self._routes: dict[zmq.Socket[bytes], tuple[str, Direction]] = {}
         self._held_messages: list[tuple[str, list[bytes]]] = []
         self._recorder, self._pending_inputs = recorder, PendingInputs()
@@ -96,6 +102,8 @@ class Channels:
             else:
                 # The same identity on all: a kernel sends input_request on stdin to the client that executed on shell.
                 socket.routing_id = b"supervisor"
+            if channel in _OF_CELLS:
+                self._kernel_connections.add(socket)
             socket.connect(f"ipc://{address}-{number}")
             self._kernel_sockets[channel] = socket
             self._watch(socket, channel, "to_clients")
@@ -103,17 +111,24 @@ class Channels:
         for channel, frames in held:
             send_frames(self._kernel_sockets[channel], frames)
 
-    def drain(self) -> None:
+    def drain(self, seconds: float = _CLOSED) -> None:
         """The kernel is gone: forward its last messages."""
         last = zmq.Poller()
         for socket in self._kernel_sockets.values():
             last.register(socket, zmq.POLLIN)
-        while ready := last.poll(_SILENCE):
+        deadline = time.monotonic() + seconds
+        while True:
+            # Before the poll: it finds everything that was received until they were closed. On a busy machine that takes a while.
+            closed = self._kernel_connections.all_closed() or time.monotonic() > deadline
+            ready = last.poll(_SILENCE)
             for socket, _ in ready:
                 self.serve(socket)
+            if closed and not ready:
+                return
 
     def disconnect(self, why: str, death: Death | None = None) -> None:
         """Close the sockets of a kernel that is gone. Messages from clients are recorded for the next kernel."""
+        self._kernel_connections.close()
         for socket in self._kernel_sockets.values():
             self._poller.unregister(socket)
             del self._routes[socket]

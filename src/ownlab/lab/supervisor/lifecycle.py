@@ -190,6 +190,7 @@ class Lifecycle:
         kernel = self.kernel
         assert kernel is not None
         death = None
+        self.kill_tree()  # the kernel's processes end with it; one that it has forked would hold its connections
         if self.channels:
             self.channels.drain()
             death = self._death(kernel, code, usage)
@@ -197,7 +198,6 @@ class Lifecycle:
             self.inspect_messages()
         was_running = self.writer.state["state"] != "starting"
         self.kernel = None
-        self.kill_tree()  # the kernel's processes end with it
         self._note_busy(False)
         self.writer.update_state(exit_code=code, kernel=None)
         self.writer.update_row(kernel=None)

@@ -54,6 +54,7 @@ class SweepRequest(NamedTuple):
     type: RuntimeType
     ranks: int = 1
     jobs: int | None = None  # at most so many at a time
+    is_local: bool = True  # False: each run is a job of a cluster
     force: bool = False  # repeat what is finished
 
 

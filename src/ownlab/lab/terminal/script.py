@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TextIO
 
+from ownlab.lab.engines.interface import JobStatus
+from ownlab.lab.engines.registry import DEFAULT_ENGINE
 from ownlab.lab.scripts.preparation import PreparedScript
 from ownlab.lab.scripts.records import ScriptReport
 from ownlab.lab.scripts.run import ScriptReporter
@@ -26,11 +28,15 @@ class TerminalScriptReporter(ScriptReporter):
         self._stderr = stderr
         self._output = None if stdout is None else CellOutput(stdout, stderr)
 
-    def waiting(self, label: str, reason: str) -> None:
-        _print(self._stderr, text("Waiting for {label}: {reason}", label=label, reason=reason))
+    def waiting(self, prepared: PreparedScript, status: JobStatus) -> None:
+        label = prepared.start.label
+        _print(self._stderr, text("Waiting for {label}: {reason}", label=label, reason=status.reason))
 
-    def started(self, prepared: PreparedScript, cards: tuple[int, ...]) -> None:
-        start = prepared.start
+    def started(self, prepared: PreparedScript, status: JobStatus) -> None:
+        if status.nodes:
+            _print(self._stderr, _describe_job(prepared, status))
+            return
+        start, cards = prepared.start, status.cards
         values = {
             "label": start.label,
             "cards": listing(map(str, cards)),
@@ -61,6 +67,15 @@ class TerminalScriptReporter(ScriptReporter):
             self._output.finish()
 
 
+def _describe_job(prepared: PreparedScript, status: JobStatus) -> Text:
+    """The first line of a run on a cluster. The number of the job is what other commands of the cluster take."""
+    start = prepared.start
+    values = {"label": start.label, "folder": short_folder(prepared.folder), "runtime": start.runtime[:8]}
+    values["nodes"] = listing(status.nodes)
+    template = "{n} ranks on {nodes} ({label}); runtime {runtime}, logs in {folder}"
+    return plural(start.ranks, "1 process on {nodes} ({label}); runtime {runtime}, log in {folder}", template, **values)
+
+
 def print_end(report: ScriptReport, stream: TextIO) -> None:
     """Print how a run ended: the first failure with its traceback, and where the logs are."""
     _print(stream, _summary(report))
@@ -79,8 +94,12 @@ def print_end(report: ScriptReport, stream: TextIO) -> None:
 def describe_background(report: ScriptReport) -> str:
     """Return what the user needs to know about a run in the background."""
     runtime = report.runtime[:8]
-    if report.status == "running":
-        lines: list[str] = [text("The script has started, as runtime {runtime}.", runtime=runtime)]
+    lines: list[str]
+    if report.engine != DEFAULT_ENGINE:
+        values = {"job": report.reference, "label": report.label, "runtime": runtime}
+        lines = [text("The script is job {job}, {label}, as runtime {runtime}.", **values)]
+    elif report.status == "running":
+        lines = [text("The script has started, as runtime {runtime}.", runtime=runtime)]
     else:
         lines = [text("The script waits for a GPU, as runtime {runtime}.", runtime=runtime)]
     lines.append(f"  logs    {short_folder(report.folder)}")

@@ -22,7 +22,13 @@ def find_source(path: str, options: Optional[Options] = None) -> Source:
         return HuggingFaceSource(path[len(_HUGGING_FACE) :], options, local=False)
     if not os.path.exists(path):
         raise DataError(text("There is no {path}.", path=path))
-    return _folder(path, options) if os.path.isdir(path) else _file(path, options)
+    if os.path.isdir(path):
+        return _folder(path, options)
+    if options.archive is not None:
+        from ownlab_guest.data.sources.archive_stream import ArchiveSource
+
+        return ArchiveSource(path, options, options.archive)
+    return _file(path, options)
 
 
 def _folder(path: str, options: Options) -> Source:
@@ -48,8 +54,10 @@ def _file(path: str, options: Options) -> Source:
     if lower.endswith((".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".txt")):
         from ownlab_guest.data.sources.tables import TableSource
 
+        if options.only is not None:
+            raise DataError(text("--only names a folder of a folder or of an archive; {path} is a table.", path=path))
         return TableSource(path, options)
     raise DataError(
         text("{path} is of no kind that can be packed.", path=path),
-        hint=text("A folder, .zip, .tar(.gz, .bz2, .xz), .csv, .tsv, .parquet, .jsonl, .txt or hf:NAME can be packed."),
+        hint=text("A folder, an archive, .csv, .tsv, .parquet, .jsonl, .txt or hf:NAME can be packed."),
     )

@@ -4,7 +4,7 @@ import contextlib
 import heapq
 import os
 import tempfile
-from typing import IO, Any, Dict, Iterator, List, Tuple
+from typing import IO, Any, Dict, Iterator, List, Optional, Tuple
 
 from ownlab_guest.data.errors import DataError
 from ownlab_guest.data.sources.source import (
@@ -28,9 +28,10 @@ class FolderSource(Source):
     """The files below a folder, in the order of their names."""
 
     def __init__(self, path: str, options: Options) -> None:
-        self.path = _only_folder(path)
+        self.path = _only_folder(_below(path, options.only))
         folders = sorted(name for name, is_folder in _listed(self.path) if is_folder)
-        refuse_splits(path, folders, "")
+        inner = os.path.relpath(self.path, path)
+        refuse_splits(path, folders, "" if inner == os.curdir else inner + "/")
         self._has_folders = bool(folders)
 
     def identity(self) -> Dict[str, Any]:
@@ -70,6 +71,16 @@ class FolderSource(Source):
                 yield from self._files(inner + "/")
             else:
                 yield File(inner, 0, inner)
+
+
+def _below(path: str, only: Optional[str]) -> str:
+    if only is None:
+        return path
+    inner = os.path.join(path, only.strip("/"))
+    inside = os.path.realpath(inner).startswith(os.path.realpath(path) + os.sep)
+    if not inside or not os.path.isdir(inner):
+        raise DataError(text("{path} has no folder {folder}.", path=path, folder=only))
+    return inner
 
 
 def _only_folder(path: str) -> str:

@@ -1,5 +1,6 @@
 """The interface of a source, and the rules that all sources share: samples from files, classes from folders."""
 
+import itertools
 import posixpath
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
@@ -14,12 +15,27 @@ _NO_DATA = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 _MOST_EXTENSION = 24  # with the number and the stem it must fit into a tar header
 
 
+class ArchiveReader(NamedTuple):
+    """How an archive is read that no source here knows: a command that writes its files as a tar. The host names it."""
+
+    command: List[str]
+    volumes: List[str]  # the files that the archive consists of
+
+
+def archive_of(fields: "Dict[str, Any]") -> Optional[ArchiveReader]:
+    """Return how an archive is read, from a request of the host."""
+    found = fields.get("archive")
+    return None if found is None else ArchiveReader(found["command"], found["volumes"])
+
+
 class Options(NamedTuple):
     """Which columns and which part of a source are meant."""
 
     path_column: Optional[str] = None
     label_column: Optional[str] = None
     split: Optional[str] = None  # of a Hugging Face data set
+    only: Optional[str] = None  # a folder in a folder or an archive
+    archive: Optional[ArchiveReader] = None
 
 
 class Part(NamedTuple):
@@ -121,8 +137,23 @@ class Layout(NamedTuple):
     has_folders: bool
 
 
-def layout_of(path: str, names: Iterable[str]) -> Layout:
-    """Look at all names, keeping only the folders. Raises DataError when the folders are parts of a data set."""
+def layout_of(path: str, names: Iterable[str], only: Optional[str] = None) -> Layout:
+    """Look at all names, keeping only the folders; `only` is the folder that is wanted.
+
+    Raises DataError when the folders are parts of a data set, or `only` is none of them.
+    """
+    if only is None:
+        return _layout(path, names, "")
+    folder = only.strip("/") + "/"
+    below = (name[len(folder) :] for name in names if name.startswith(folder))
+    first = next(below, None)
+    if first is None:
+        raise DataError(text("{path} has no folder {folder}.", path=path, folder=only))
+    found = _layout(path, itertools.chain([first], below), folder)
+    return Layout(folder + found.root, found.has_folders)
+
+
+def _layout(path: str, names: Iterable[str], above: str) -> Layout:
     root, inside, beside = None, {}, False  # type: Optional[str], Dict[str, set[str]], bool
     loose = False
     for name in names:
@@ -137,9 +168,9 @@ def layout_of(path: str, names: Iterable[str]) -> Layout:
         if slash and len(inside[first]) < 10_000:
             inside[first].add(second)
     if root is not None and not beside and not loose and inside[root]:
-        refuse_splits(path, sorted(inside[root]), root + "/")
+        refuse_splits(path, sorted(inside[root]), above + root + "/")
         return Layout(root + "/", True)
-    refuse_splits(path, sorted(inside), "")
+    refuse_splits(path, sorted(inside), above)
     return Layout("", bool(inside))
 
 
@@ -152,6 +183,7 @@ def refuse_splits(path: str, folders: "List[str]", below: str) -> None:
         raise DataError(
             message,
             hint=text(
-                "Pack each on its own, so that they are not mixed: extract it, and pack PATH/{first}.", first=folders[0]
+                "Pack each into a folder of its own, so that they are not mixed: --only {first}",
+                first=below + folders[0],
             ),
         )

@@ -4,7 +4,8 @@ import lzma
 import os
 import tarfile
 import zlib
-from typing import Any, Dict, Iterator, Optional, Tuple
+from functools import cached_property
+from typing import Any, ContextManager, Dict, Iterator, Optional, Tuple
 
 from ownlab_guest.data import tar_members
 from ownlab_guest.data.errors import DamagedData, DataError
@@ -12,6 +13,7 @@ from ownlab_guest.data.sources.source import (
     MOST_MEMBER_BYTES,
     Entry,
     File,
+    Layout,
     Options,
     Part,
     Source,
@@ -24,8 +26,12 @@ from ownlab_guest.text import text
 
 class _Tar(Source):
     def __init__(self, path: str, options: Options) -> None:
-        self.path = path
-        self._layout = layout_of(path, self._names())
+        self.path, self._options = path, options
+
+    @cached_property
+    def _layout(self) -> Layout:
+        """Found when it is needed: it takes reading the tar once, and continuing packing may not need it."""
+        return layout_of(self.path, self._names(), self._options.only)
 
     def identity(self) -> Dict[str, Any]:
         status = os.stat(self.path)
@@ -62,7 +68,8 @@ class TarSource(_Tar):
     def _files(self) -> Iterator[File]:
         root = self._layout.root
         for file in _data_files(tar_members.regular_files(self.path)):
-            yield File(file.name[len(root) :], file.size, f"{file.offset}:{file.size}")
+            if file.name.startswith(root):
+                yield File(file.name[len(root) :], file.size, f"{file.offset}:{file.size}")
 
     def _with_labels(self, entries: Iterator[Entry]) -> Iterator[Entry]:
         for entry in entries:
@@ -100,17 +107,20 @@ class CompressedTarSource(_Tar):
 
     def _files(self, contents: Dict[str, bytes]) -> Iterator[File]:
         root = self._layout.root
-        for number, (name, content) in enumerate(self._members(read=True)):
+        for number, (name, content) in enumerate(self._members(read=True, below=root)):
             place = str(number)
             contents[place] = content
             yield File(name[len(root) :], len(content), place)
 
-    def _members(self, *, read: bool) -> "Iterator[Tuple[str, bytes]]":
+    def _opened(self) -> "ContextManager[tarfile.TarFile]":
+        return tarfile.open(self.path, "r|*", errors="surrogateescape")
+
+    def _members(self, *, read: bool, below: str = "") -> "Iterator[Tuple[str, bytes]]":
         try:
-            with tarfile.open(self.path, "r|*", errors="surrogateescape") as archive:
+            with self._opened() as archive:
                 for member in archive:
                     name = _clean(member.name)
-                    if member.isreg() and is_data(name):
+                    if member.isreg() and is_data(name) and name.startswith(below):
                         yield name, self._content(archive, member) if read else b""
                     archive.members = []  # type: ignore[attr-defined]  # tarfile keeps them all
         except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as exc:

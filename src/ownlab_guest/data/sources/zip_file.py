@@ -49,7 +49,7 @@ class ZipSource(Source):
     def __init__(self, path: str, options: Options) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._layout = layout_of(path, (member.name for member in self.members()))
+        self._layout = layout_of(path, (member.name for member in self.members()), options.only)
 
     def close(self) -> None:
         os.close(self._file)
@@ -69,6 +69,8 @@ class ZipSource(Source):
     def _files(self) -> Iterator[File]:
         root = self._layout.root
         for member in self.members():
+            if not member.name.startswith(root):
+                continue
             if member.encrypted:
                 raise DataError(
                     text("{path} is encrypted.", path=self.path),

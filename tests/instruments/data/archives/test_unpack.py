@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from ownlab.errors import InputError, OwnlabError
 from ownlab.instruments.data.archives.errors import CorruptArchive, UnsafeArchive
-from ownlab.instruments.data.archives.extraction import Limits
 from ownlab.instruments.data.archives.journal import Journal
+from ownlab.instruments.data.archives.limits import Limits
 from ownlab.instruments.data.archives.pipeline import UnpackRequest, unpack
 from ownlab.instruments.data.archives.records import UnpackReport
 from ownlab.instruments.data.archives.volumes import stem_of

@@ -56,7 +56,7 @@ def test_text_and_json(
 def test_errors_have_a_code_and_no_traceback(
     server: FileServer, environ: dict[str, str], tmp_path: Path, ownlab: Ownlab
 ) -> None:
-    for source, code in ((server.url + "/missing", 3), ("nonsense", 2), ("s3://bucket/key", 2), ("ftp://host/file", 2)):
+    for source, code in ((server.url + "/missing", 3), ("nonsense", 2), ("ftp://host/file", 2), ("kaggle://x", 2)):
         ran = ownlab("data", "get", source, "-o", str(tmp_path / "data"), env=environ)
         assert ran.returncode == code, ran.stderr
         assert "Traceback" not in ran.stderr

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from ownlab.cli.options import json_option
-from ownlab.instruments.data.archives.extraction import Limits
+from ownlab.instruments.data.archives.limits import Limits
+from ownlab.instruments.data.archives.member_path import check_encoding
 from ownlab.instruments.data.archives.pipeline import UnpackRequest, unpack
 from ownlab.instruments.data.archives.records import UnpackReport
 from ownlab.render.documents import echo_record
@@ -50,13 +51,14 @@ def command(
 
     FILE is recognised by its content: zip, tar (also with gz, bz2, xz, zst), files compressed alone; with the program `bsdtar` also
     7z, rar and others. Any volume stands for a split archive (data.zip.001, data.z01, data.tar.gz.aa). Nothing is written outside of
-    FOLDER, and no more than the disk can take. The same command again skips what is finished.
+    FOLDER, and no more than the disk can take. The same command again skips what is finished. `ownlab data pack FILE` makes shards of
+    an archive without unpacking it.
 
     \b
     ownlab data unpack train.zip
     ownlab data unpack train.tar.gz.aa -o data
     """
-    _check_encoding(encoding)
+    check_encoding(encoding)
     from ownlab.instruments.data.download.terminal import ProgressDisplay  # Rich is slow to import
 
     reports: list[UnpackReport] = []
@@ -72,13 +74,6 @@ def command(
         raise
     if as_json:
         echo_record(tuple(reports))
-
-
-def _check_encoding(encoding: str) -> None:
-    try:
-        b"".decode(encoding or "utf-8")
-    except LookupError:
-        raise click.BadParameter(text("unknown encoding {name!r}", name=encoding), param_hint="--names") from None
 
 
 def _line(report: UnpackReport) -> str:

@@ -8,42 +8,41 @@ import stat
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from ownlab.errors import InputError
 from ownlab.instruments.data.archives.errors import CorruptArchive, UnsafeArchive
 from ownlab.instruments.data.archives.journal import Journal, Unpacked
+from ownlab.instruments.data.archives.limits import Limits, SizeLimit
 from ownlab.instruments.data.archives.member_path import safe_link, safe_path
 from ownlab.instruments.data.archives.records import Member
 from ownlab.text import text
-from ownlab.units import GIB, MIB, format_bytes
+from ownlab.units import MIB, format_bytes
 
-__all__ = ["Extraction", "Limits"]
+__all__ = ["Extraction"]
 
 _BLOCK = MIB
 _CHECK_EVERY = 64 * MIB  # bytes between two looks at the free space
 _RESERVE = 256 * MIB  # bytes that stay free
-_HARMLESS = GIB  # up to this size no ratio is suspicious
-
-
-class Limits(NamedTuple):
-    """What an archive may become."""
-
-    ratio: float = 200.0  # times its own size
 
 
 class Extraction:
     """One archive on its way into a folder."""
 
     def __init__(self, folder: Path, journal: Journal, limits: Limits, *, archive_size: int, overwrite: bool) -> None:
-        self.folder, self._journal, self._limits = folder, journal, limits
-        self._archive_size, self._overwrite = archive_size, overwrite
+        self.folder, self._journal, self._overwrite = folder, journal, overwrite
+        self._limit = SizeLimit(limits, archive_size)
         self._root = os.path.realpath(folder)
         self._folders: set[str] = set()  # that exist, and are inside
         self._links: list[tuple[str, Member]] = []
         self._unchecked = 0
         self._this_run: dict[str, int] = {}  # path -> member that has it
-        self.files = self.extracted = self.size = 0
+        self.files = self.extracted = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files so far."""
+        return self._limit.size
 
     def add(self, member: Member, progress: Callable[[int], None]) -> None:
         """Unpack one member, unless it is here already. Raises UnsafeArchive, CorruptArchive, InputError and OSError."""
@@ -197,18 +196,7 @@ class Extraction:
 
     def _count(self, announced: int, written: int = 0) -> None:
         """Count bytes of the content, and stop before it becomes too much."""
-        self.size += announced
-        if self.size > _HARMLESS and self.size > self._limits.ratio * self._archive_size:
-            raise UnsafeArchive(
-                text(
-                    "The archive of {size} would become more than {unpacked}.",
-                    size=format_bytes(self._archive_size),
-                    unpacked=format_bytes(self.size),
-                ),
-                hint=text(
-                    "If you trust it, allow more than {ratio:g} times its size: --max-ratio", ratio=self._limits.ratio
-                ),
-            )
+        self._limit.count(announced)
         self._unchecked += written
         if self._unchecked >= _CHECK_EVERY or announced >= _CHECK_EVERY:
             self._unchecked = 0
@@ -228,7 +216,7 @@ class Extraction:
         if not self._journal.is_complete or not all(map(self._is_as_left, self._journal.done.values())):
             return False
         self.files = len(self._journal.done)
-        self.size = sum(done.size for done in self._journal.done.values())
+        self._limit.size = sum(done.size for done in self._journal.done.values())
         return True
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import posixpath
 import re
 
+from ownlab.errors import UsageError
 from ownlab.instruments.data.archives.errors import UnsafeArchive
 from ownlab.instruments.data.download.names import RESERVED
 from ownlab.text import text
 
-__all__ = ["decode_name", "safe_link", "safe_path"]
+__all__ = ["check_encoding", "decode_name", "safe_link", "safe_path"]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CHINESE = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]+")
@@ -54,6 +56,17 @@ def safe_link(path: str, target: str) -> str:
             hint=text("What came before it was unpacked; the link was not made."),
         )
     return target
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise UsageError if Python does not know an encoding."""
+    try:
+        codecs.lookup(encoding or "utf-8")
+    except LookupError as exc:
+        raise UsageError(
+            text("There is no encoding {name!r}.", name=encoding[:100]),
+            hint=text("For instance: gbk, shift_jis, cp1252"),
+        ) from exc
 
 
 def decode_name(raw: bytes, encoding: str = "") -> str:

@@ -59,7 +59,7 @@ def recognise(file: BinaryIO, name: str) -> Format:
     if not head:
         raise InputError(text("{name} is empty.", name=name))
     raise InputError(
-        text("{name} is no archive that ownlab knows.", name=name),
+        text("{name} is not an archive of a known format.", name=name),
         hint=text("It unpacks zip, tar, gz, bz2, xz, zst, and with `bsdtar` also 7z, rar and others."),
     )
 

@@ -66,18 +66,22 @@ def command(
 ) -> None:
     """Download data, and continue where an interrupted download ended.
 
-    SOURCE is an http(s) address, a repository of Hugging Face, a file or a folder of Google Drive, or a text file with one source
-    per line (ADDRESS [out=NAME] [sha256=…]). Files are fetched in parallel segments, checked against the checksums that their
-    source announces, and recorded in FOLDER/.ownlab-data/manifest.json. The same command again continues, updates or does nothing.
+    SOURCE is an http(s) address, a repository of Hugging Face, a file or a folder of Google Drive, a data set or a competition of
+    Kaggle, object storage (s3://, gs://, az://), a remote of rclone (rclone:REMOTE:PATH), or a text file with one source per line
+    (ADDRESS [out=NAME] [sha256=…]). Files are fetched in parallel segments, checked against the checksums that their source
+    announces, and recorded in FOLDER/.ownlab-data/manifest.json. The same command again continues, updates or does nothing.
 
     \b
     ownlab data get https://example.org/train.zip -o data
     ownlab data get hf://datasets/OWNER/NAME --include 'data/*.parquet'
     ownlab data get https://drive.google.com/drive/folders/ID
+    ownlab data get kaggle://datasets/OWNER/NAME -o data
+    ownlab data get s3://BUCKET/train -o data
     ownlab data get list.txt -o data
 
-    Tokens: HF_TOKEN (environment, `ownlab secrets set HF_TOKEN`, or the file of `hf auth login`); ~/.netrc for other servers. They
-    are sent to their own server only, and never written down.
+    Tokens: HF_TOKEN and KAGGLE_API_TOKEN (environment, `ownlab secrets set HF_TOKEN`, or the files of `hf auth login` and Kaggle's own
+    tools); keys of AWS, Google Cloud and Azure from their usual variables and files; ~/.netrc for other servers. They are sent to
+    their own server only, and never written down.
     """
     request = GetRequest(
         sources,

@@ -189,14 +189,14 @@ class FileDownload:
             return self.remote.sha256.lower() == entry.sha256
         if self.remote.md5:
             return self.remote.md5.lower() == entry.md5
-        return bool(self.remote.git_sha1) and entry.etag == self.remote.git_sha1
+        return entry.etag == self.remote.git_sha1 if self.remote.git_sha1 else self.remote.size == 0 == entry.size
 
     def _continues(self, header: PartHeader) -> bool:
         return header.label == self.remote.label and self.remote.size in (None, header.size)
 
     def _learn_name(self, response: Response) -> None:
         check_status(response, self.remote.label)
-        own = name_of_address(self.remote.url)
+        own = "" if self.remote.named_by_redirect else name_of_address(self.remote.url)
         name = name_of_response(response.headers) or (own if "." in own else name_of_address(response.url))
         self._take(check_relative_path(name))
 

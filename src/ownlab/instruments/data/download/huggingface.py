@@ -174,8 +174,7 @@ def _is_wanted(path: str, repository: Repository, context: Context) -> bool:
     base = repository.path
     if base and not (path == base or path.startswith(f"{base}/") or fnmatch.fnmatchcase(path, base)):
         return False
-    included = not context.include or any(fnmatch.fnmatchcase(path, pattern) for pattern in context.include)
-    return included and not any(fnmatch.fnmatchcase(path, pattern) for pattern in context.exclude)
+    return context.wants(path)
 
 
 def _remote_file(entry: _Entry, base: str, repository: Repository) -> RemoteFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -52,14 +53,26 @@ def get(
     request: GetRequest, progress: Callable[[Progress], None], environ: Mapping[str, str] = os.environ
 ) -> GetReport:
     """Download everything. Raises GetFailed if some files failed, other OwnlabErrors if nothing could be begun."""
-    begin = time.monotonic()
+    if not request.sources:
+        raise UsageError(text("No source is named."), hint=text("For instance: https://example.org/train.zip"))
     credentials = CredentialStore(environ)
-    client = Client(credentials, request.options.silence)
-    context = Context(client, credentials, request.include, request.exclude, request.options.html)
-    try:
-        collections = [resolve(source, context) for source in request.sources]
-    finally:
-        client.close()
+    with contextlib.ExitStack() as resources:
+        client = Client(credentials, request.options.silence)
+        context = Context(client, credentials, request.include, request.exclude, request.options.html, resources)
+        try:
+            collections = [resolve(source, context) for source in request.sources]
+        finally:
+            client.close()
+        return _download(request, collections, credentials, progress)
+
+
+def _download(
+    request: GetRequest,
+    collections: list[Collection],
+    credentials: CredentialStore,
+    progress: Callable[[Progress], None],
+) -> GetReport:
+    begin = time.monotonic()
     reports: list[FileReport] = []
     errors: list[InputError] = []
     transferred = resumed = 0
@@ -78,7 +91,7 @@ def get(
         errors += failed
         transferred, resumed = transferred + downloader.transferred, resumed + downloader.resumed
         if len(failed) < len(files):
-            _remember(target, environ)
+            _remember(target, credentials.environ)
     report = GetReport(tuple(map(str, groups)), tuple(reports), transferred, resumed, time.monotonic() - begin)
     if errors:
         raise _failure(errors, report)

@@ -24,6 +24,7 @@ class RemoteFile(Struct, frozen=True):
     md5: str = ""
     git_sha1: str = ""  # of the file as a git blob: all that Hugging Face knows of small files
     html: bool = False  # a web page is accepted
+    named_by_redirect: bool = False  # by the address that this one leads to
     error: str = ""  # the source knows already that this file cannot be had, and why
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import importlib
 import os
 import re
@@ -24,6 +26,12 @@ class Context(NamedTuple):
     include: tuple[str, ...] = ()  # patterns of paths: nothing else is downloaded
     exclude: tuple[str, ...] = ()
     html: bool = False
+    resources: contextlib.ExitStack | None = None  # what sources need until everything is downloaded
+
+    def wants(self, path: str) -> bool:
+        """Whether the patterns leave a path of a repository or a bucket in."""
+        included = not self.include or any(fnmatch.fnmatchcase(path, pattern) for pattern in self.include)
+        return included and not any(fnmatch.fnmatchcase(path, pattern) for pattern in self.exclude)
 
 
 class Source(NamedTuple):
@@ -38,6 +46,9 @@ _HERE = "ownlab.instruments.data.download"
 SOURCES = {
     "Hugging Face": Source(r"hf://|(?:https?://)?(?:huggingface\.co|hf\.co)/", f"{_HERE}.huggingface"),
     "Google Drive": Source(r"gdrive:|(?:https?://)?(?:drive|docs)\.google\.com/", f"{_HERE}.google_drive"),
+    "Kaggle": Source(r"kaggle://|(?:https?://)?(?:www\.)?kaggle\.com/(?:datasets|competitions|c)/", f"{_HERE}.kaggle"),
+    "rclone": Source(r"rclone:", f"{_HERE}.rclone"),
+    "object storage": Source(r"(?:s3|gs|az)://", f"{_HERE}.object_storage"),
     "address": Source(r"https?://", f"{_HERE}.web_address"),
 }
 
@@ -53,9 +64,12 @@ def resolve(argument: str, context: Context) -> Collection:
     if module:
         found: Collection = importlib.import_module(module).resolve(argument, context)
         return found
+    if argument.endswith((".txt", ".lst", ".list")):
+        raise UsageError(text("The list of sources {path} does not exist.", path=argument))
     raise UsageError(
-        text("{argument!r} is no source of data.", argument=argument[:200]),
+        text("Unknown source of data: {argument!r}.", argument=argument[:200]),
         hint=text(
-            "A source is an http(s) address, hf://datasets/OWNER/NAME, a link of Google Drive, or a text file with one source per line."
+            "A source is an http(s) address, hf://datasets/OWNER/NAME, kaggle://datasets/OWNER/NAME, s3://BUCKET/PATH, a link of "
+            "Google Drive, or a text file with one source per line."
         ),
     )

@@ -38,7 +38,7 @@ def with_checksum(remote: RemoteFile, checksum: str) -> RemoteFile:
     kind = match[1].lower().replace("-", "") if match else ""
     if match is None or len(match[2]) != _LENGTHS[kind]:
         raise UsageError(
-            text("{checksum!r} is no checksum.", checksum=checksum[:100]),
+            text("{checksum!r} is not a checksum.", checksum=checksum[:100]),
             hint=text("Write sha256= with 64, or md5= with 32 hexadecimal digits."),
         )
     digits = match[2].lower()

@@ -18,14 +18,17 @@ __all__ = ["inspect"]
     "--sheet",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Save small pictures of images from everywhere in the data as FILE.png or .jpg.",
+    help="Save small pictures from everywhere in the data as FILE.png or .jpg, or with the report as FILE.html.",
 )
+@click.option("--only", metavar="FOLDER", help="Look only at this folder of PATH.")
 @click.option(
     "--python", metavar="PATH", help="The Python that has Pillow or pyarrow. Default: the active environment."
 )
 @json_option
 @click.pass_context
-def inspect(context: click.Context, /, path: Path, sheet: Path | None, python: str | None, as_json: bool) -> None:
+def inspect(
+    context: click.Context, /, path: Path, sheet: Path | None, only: str | None, python: str | None, as_json: bool
+) -> None:
     """Show what PATH contains: kinds of files, classes, image sizes, broken images, duplicates, columns.
 
     PATH is anything that `ownlab data pack` takes, or packed data. Every file is read and every image decoded.
@@ -33,14 +36,13 @@ def inspect(context: click.Context, /, path: Path, sheet: Path | None, python: s
     Exit code: 0; 1 if something is broken.
     """
     from ownlab.config.machine_options import resolve_machine_options
-    from ownlab.instruments.data.guest_events import run_guest
-    from ownlab.instruments.data.inspection.records import Inspection
+    from ownlab.instruments.data.inspection.pipeline import InspectRequest, inspect_data
     from ownlab.instruments.data.progress_terminal import show_progress
 
     target = resolve_machine_options(python=python)
-    request = {"path": str(path.absolute()), "sheet": None if sheet is None else str(sheet.absolute())}
     with show_progress() as on_progress:
-        inspection = run_guest(target.python, "data.inspect_data", request, Inspection, on_progress)
+        request = InspectRequest(str(path), None if sheet is None else str(sheet), only)
+        inspection = inspect_data(request, target.python, on_progress).plain()
     if as_json:
         from ownlab.render.documents import echo_record
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["BrokenFile", "Column", "DataClass", "FileKind", "ImageSize", "Inspection"]
+__all__ = ["BrokenFile", "Column", "DataClass", "FileKind", "Illustrated", "ImageSize", "Inspection", "Thumbnail"]
 
 
 class FileKind(Struct, frozen=True):
@@ -60,3 +60,23 @@ class Inspection(Struct, frozen=True):
     left_out: int
     columns: tuple[Column, ...]
     seconds: float
+
+
+class Thumbnail(Struct, frozen=True):
+    """A small picture of an image somewhere in the data."""
+
+    name: str
+    label: str
+    width: int  # of the image itself
+    height: int
+    jpeg: str  # in base64
+
+
+class Illustrated(Inspection, frozen=True):
+    """An inspection with thumbnails; they are shown, never printed as JSON."""
+
+    thumbnails: tuple[Thumbnail, ...] = ()
+
+    def plain(self) -> Inspection:
+        """Return it without them."""
+        return Inspection(*(getattr(self, name) for name in Inspection.__struct_fields__))

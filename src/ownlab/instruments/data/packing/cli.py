@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ownlab.cli.options import json_option
-from ownlab.errors import UsageError
-from ownlab.text import text
 
 __all__ = ["pack"]
 
@@ -22,12 +19,10 @@ __all__ = ["pack"]
 @click.option("--seed", type=int, default=0, metavar="N", help="Of the shuffle. Default: 0.")
 @click.option("--dedupe", is_flag=True, help="Leave out samples whose content is there already.")
 @click.option(
-    "--resize", type=click.IntRange(1), metavar="PIXELS", help="Make the shorter side of larger images so long."
+    "--resize", "side", type=click.IntRange(1), metavar="PIXELS", help="Make the shorter side of larger images so long."
 )
 @click.option("--quality", type=click.IntRange(1, 100), metavar="N", help="Encode images again with this quality.")
-@click.option(
-    "--format", "image_format", type=click.Choice(["jpeg", "png", "webp"]), help="Encode images in this format."
-)
+@click.option("--format", type=click.Choice(["jpeg", "png", "webp"]), help="Encode images in this format.")
 @click.option("--shard-size", default="128MiB", metavar="SIZE", help="Size of a shard. Default: 128MiB.")
 @click.option(
     "--workers",
@@ -39,6 +34,17 @@ __all__ = ["pack"]
 @click.option("--path-column", metavar="NAME", help="The column of a table that names the files.")
 @click.option("--label-column", metavar="NAME", help="The column of a table that has the label.")
 @click.option("--split", metavar="NAME", help="The split of a Hugging Face data set.")
+@click.option("--only", metavar="FOLDER", help="Pack only this folder of PATH: one of train and val.")
+@click.option(
+    "--names", "encoding", default="", metavar="ENCODING", help="The encoding of an archive's names that are not UTF-8."
+)
+@click.option(
+    "--max-ratio",
+    type=click.FloatRange(min=1),
+    default=200.0,
+    show_default=True,
+    help="How many times its own size an archive may become, beyond 1 GiB.",
+)
 @click.option(
     "--python", metavar="PATH", help="The Python that has Pillow, pyarrow or datasets. Default: the active environment."
 )
@@ -47,8 +53,9 @@ __all__ = ["pack"]
 def pack(context: click.Context, /, path: str, out: Path, as_json: bool, **values: Any) -> None:
     """Pack PATH into tar shards that are read without seeking.
 
-    PATH is a folder (its first level of folders are the classes), a .zip or .tar(.gz, .bz2, .xz), a .csv, .tsv or .parquet
-    whose rows name files, a .jsonl or .txt with a sample in each line, or hf:NAME of Hugging Face.
+    PATH is a folder (its first level of folders are the classes), an archive of any kind that `ownlab data unpack` knows, a .csv,
+    .tsv or .parquet whose rows name files, a .jsonl or .txt with a sample in each line, or hf:NAME of Hugging Face. An archive is
+    read as it is: its files are never written one by one.
 
     The shards are plain tars: WebDataset, DALI and tar read them. ownlab.data.open(OUT) reads them in Python. If packing is
     interrupted in any way, the same command continues.
@@ -56,24 +63,16 @@ def pack(context: click.Context, /, path: str, out: Path, as_json: bool, **value
     Exit code: 0 packed; 1 packed, but some files could not be read; 3 nothing was packed.
     """
     from ownlab.config.machine_options import resolve_machine_options
-    from ownlab.instruments.data.guest_events import run_guest
-    from ownlab.instruments.data.packing.records import Packed
+    from ownlab.instruments.data.archives.limits import Limits
+    from ownlab.instruments.data.packing.pipeline import PackRequest, pack_data, shard_bytes_of
     from ownlab.instruments.data.progress_terminal import show_progress
 
-    target = resolve_machine_options(python=values.pop("python"))
-    request = {
-        **{
-            name: values[name]
-            for name in ("shuffle", "seed", "dedupe", "quality", "workers", "path_column", "label_column", "split")
-        },
-        "path": path if path.startswith("hf:") else os.path.abspath(path),
-        "out": str(out.absolute()),
-        "side": values["resize"],
-        "format": values["image_format"],
-        "shard_bytes": _parse_size(values["shard_size"]),
-    }
+    python = resolve_machine_options(python=values.pop("python")).python
+    encoding, limits = values.pop("encoding"), Limits(values.pop("max_ratio"))
+    shard_bytes = shard_bytes_of(values.pop("shard_size"))
+    request = PackRequest(path, str(out), shard_bytes=shard_bytes, **values)
     with show_progress() as on_progress:
-        packed = run_guest(target.python, "data.pack", request, Packed, on_progress)
+        packed = pack_data(request, python, on_progress, encoding=encoding, limits=limits)
     _show(packed, as_json=as_json)
     context.exit(1 if packed.skipped else 0)
 
@@ -88,12 +87,3 @@ def _show(packed: Any, *, as_json: bool) -> None:
     from ownlab.render.console import console
 
     show_packed(packed, console())
-
-
-def _parse_size(value: str) -> int:
-    from ownlab.units import parse_bytes
-
-    try:
-        return parse_bytes(value)
-    except ValueError as exc:
-        raise UsageError(text("--shard-size: {error}.", error=exc)) from exc

@@ -29,15 +29,12 @@ def verify(
     Exit code: 0 as it was packed, or repaired; 1 damaged; 3 cannot be checked.
     """
     from ownlab.config.machine_options import resolve_machine_options
-    from ownlab.instruments.data.guest_events import run_guest
-    from ownlab.instruments.data.packing.records import Verified
+    from ownlab.instruments.data.packing.pipeline import verify_data
     from ownlab.instruments.data.progress_terminal import show_progress
 
     target = resolve_machine_options(python=python)
-    source = str(Path(repair).absolute()) if repair is not None and not repair.startswith("hf:") else repair
-    request = {"folder": str(folder.absolute()), "full": full, "repair_from": source}
     with show_progress() as on_progress:
-        verified = run_guest(target.python, "data.verify", request, Verified, on_progress)
+        verified = verify_data(str(folder), repair, target.python, on_progress, full=full)
     if as_json:
         from ownlab.render.documents import echo_record
 

@@ -36,16 +36,12 @@ def bench(
     Exit code: 0; 1 if --need is not met.
     """
     from ownlab.config.machine_options import resolve_machine_options
-    from ownlab.instruments.data.guest_events import run_guest
     from ownlab.instruments.data.progress_terminal import show_progress
-    from ownlab.instruments.data.rates.assessment import assess
-    from ownlab.instruments.data.rates.records import Measured
+    from ownlab.instruments.data.rates.pipeline import bench_data
 
     target = resolve_machine_options(python=python)
-    request = {"path": str(path.absolute()), "scratch": None if scratch is None else str(scratch.absolute())}
     with show_progress() as on_progress:
-        measured = run_guest(target.python, "data.bench", request, Measured, on_progress)
-    result = assess(measured, need)
+        result = bench_data(str(path), need, None if scratch is None else str(scratch), target.python, on_progress)
     if as_json:
         from ownlab.render.documents import echo_record
 

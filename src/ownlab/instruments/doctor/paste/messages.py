@@ -232,7 +232,7 @@ _COMPARED = re.compile(r"""["'][ ](?:not[ ])?in[ ](?:str|repr)\(""")
 
 _PROGRAM = re.compile(
     r"\b(?:hip|cuda)Error[A-Z]\w+|Error\b|Exception\b|Warning\b|\berror\s*[:(\]=]|\b(?:ERROR|FATAL|WARN|WARNING|CRITICAL|INFO|DEBUG)\b|\bfatal\b|\bdaemon\b"
-    r"|\bcaused\b|^\s*\[|^\s*[\d{]"
+    r"|\bcaused\b|^\s*\[|^\s*[\d{]|^\s*[EWN]: |\bAssertion `|\bfailed\.?\s*$"
 )
 _QUOTED = re.compile(r"""(?<=[A-Za-z])(?P<open>[ (])(?P<mark>["'`])(?P<words>[^"'`]{5,300})(?P=mark)(?!\w)""")
 # Words before a quotation that show that the error happened here.

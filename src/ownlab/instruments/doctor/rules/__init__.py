@@ -4,13 +4,14 @@ The verdict names the first blocking finding, so a driver that does not load com
 because of it.
 
 - `drivers/`: driver_version (too old, end of life), driver_missing, driver_library_mismatch, kernel_module,
-  module_build and driver_packages (as distributions print it), card_support, card_initialisation (the driver cannot start
+  module_build, module_upkeep and driver_packages (as distributions print it), card_support, card_initialisation (the driver cannot start
   or reach a card).
 - `devices/`: permissions, device_visibility (hidden cards, numbering, exclusive mode, MIG), card_health (lost cards, ECC,
-  throttling, PCIe), card_faults, card_memory, device_limits, xid_errors, amd, npu_tpu_intel, other_vendors.
+  throttling, PCIe), card_faults, card_memory, device_limits, xid_errors, amd, npu_tpu_intel and accelerator_errors, other_vendors.
 - `software/`: framework_builds (CPU-only build, no kernel image), framework_import, python_environment, cuda_libraries,
   cuda_toolkit, package_builds and package_sets (what does not belong together), extension_builds, card_features,
-  library_errors, distributed, program_errors (errors of a program), harmless_notices.
+  library_errors, distributed, program_backends (programs without their GPU part), program_errors (errors of a program),
+  package_tools (pip, conda, apt, installers), harmless_notices, last_resort (what no other rule knows).
 - `environment/`: containers, container_engines, graphics_libraries, wsl, wsl_libraries, host_resources (CPU, memory, disks).
 """
 
@@ -78,7 +79,11 @@ from ownlab.instruments.doctor.rules.drivers.driver_library_mismatch import (
     UnsupportedForwardCompatibility,
 )
 from ownlab.instruments.doctor.rules.drivers.driver_missing import NoDriver
-from ownlab.instruments.doctor.rules.drivers.driver_packages import DriverPackagesBroken, RepositoryKey
+from ownlab.instruments.doctor.rules.drivers.driver_packages import (
+    DriverPackagesBroken,
+    DriverPackagesMixed,
+    RepositoryKey,
+)
 from ownlab.instruments.doctor.rules.drivers.driver_version import DriverEndOfLife, DriverTooOld
 from ownlab.instruments.doctor.rules.drivers.hybrid_graphics import HybridGraphics
 from ownlab.instruments.doctor.rules.drivers.kernel_module import (
@@ -92,6 +97,7 @@ from ownlab.instruments.doctor.rules.drivers.module_build import (
     ModuleBuildFailed,
     ModuleLoadFailed,
 )
+from ownlab.instruments.doctor.rules.drivers.module_upkeep import KernelCrash, ModuleUpkeep
 from ownlab.instruments.doctor.rules.drivers.unified_memory import HmmRegionMissing, UvmModuleMissing
 from ownlab.instruments.doctor.rules.environment.container_daemon import ContainerDaemon
 from ownlab.instruments.doctor.rules.environment.container_engines import (
@@ -123,7 +129,7 @@ from ownlab.instruments.doctor.rules.environment.host_resources import (
 )
 from ownlab.instruments.doctor.rules.environment.kubernetes import KubernetesGpu, MonitoringExporter
 from ownlab.instruments.doctor.rules.environment.wsl import WslLimits
-from ownlab.instruments.doctor.rules.environment.wsl_libraries import WslLibraries
+from ownlab.instruments.doctor.rules.environment.wsl_libraries import WslLibraries, WslNoModule
 from ownlab.instruments.doctor.rules.software.card_features import (
     CardTooOldForLibrary,
     GpuNotFound,
@@ -155,6 +161,7 @@ from ownlab.instruments.doctor.rules.software.framework_builds import (
 from ownlab.instruments.doctor.rules.software.framework_import import FrameworkImportFailed
 from ownlab.instruments.doctor.rules.software.framework_versions import FrameworkVersion
 from ownlab.instruments.doctor.rules.software.harmless_notices import HarmlessNotice
+from ownlab.instruments.doctor.rules.software.last_resort import CudaErrorName, KnownComponent
 from ownlab.instruments.doctor.rules.software.launchers import LauncherSetup
 from ownlab.instruments.doctor.rules.software.library_errors import (
     AppleGpuLimits,
@@ -171,6 +178,8 @@ from ownlab.instruments.doctor.rules.software.package_builds import (
 )
 from ownlab.instruments.doctor.rules.software.package_conflicts import PackageConflict, SystemLibraryMissing
 from ownlab.instruments.doctor.rules.software.package_sets import MixedPackages, TorchSeesNoGpu
+from ownlab.instruments.doctor.rules.software.package_tools import PackageTool
+from ownlab.instruments.doctor.rules.software.program_backends import ProgramBackend
 from ownlab.instruments.doctor.rules.software.program_errors import (
     BitsandbytesWithoutCuda,
     CheckpointDeviceMissing,
@@ -214,6 +223,7 @@ RULES: tuple[type[Rule], ...] = (
     ContainerWithoutGpu,
     WslLimits,
     RocmWsl,
+    WslNoModule,
     WslLibraries,
     # the kernel module
     WrongKernelModuleFlavour,
@@ -224,7 +234,10 @@ RULES: tuple[type[Rule], ...] = (
     NouveauInUse,
     ModuleBuildFailed,
     ModuleLoadFailed,
+    ModuleUpkeep,
+    KernelCrash,
     DriverPackagesBroken,
+    DriverPackagesMixed,
     HybridGraphics,
     DriverInstallerFailed,
     DriverFirmware,
@@ -259,7 +272,7 @@ RULES: tuple[type[Rule], ...] = (
     InvalidDeviceOrdinal,
     NoVisibleGpu,
     JaxBuild,
-    GpuNotFound,
+    ProgramBackend,
     # the interpreter and its frameworks
     InterpreterBroken,
     MuslLibc,
@@ -290,8 +303,10 @@ RULES: tuple[type[Rule], ...] = (
     PackageConflict,
     FrameworkVersion,
     SystemLibraryMissing,
+    PackageTool,
     PtxTooNew,
     ToolkitVersionDiffers,
+    GpuNotFound,
     # other vendors
     AscendHealth,
     AscendSoftwareMissing,
@@ -354,8 +369,10 @@ RULES: tuple[type[Rule], ...] = (
     RaidDegraded,
     RuntimeFailure,
     UnfitLibrary,
+    CudaErrorName,
     TorchSeesNoGpu,
     NoAccelerator,
+    KnownComponent,
 )
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ownlab.lab.notebooks.edits.base import NOT_EDITED, Base, BaseCell
 from ownlab.lab.notebooks.edits.cell import Cell, OutputsBefore, Ran, cell_from_file, same_code, state_of, with_last
+from ownlab.lab.notebooks.edits.deleted_cells import DeletedCell, order_with_deleted
 from ownlab.lab.notebooks.edits.records import (
     CellPatch,
     ChangedCell,
@@ -33,12 +34,6 @@ _KEPT_DELETED = 500
 _KEPT_PAGES = 1000
 
 
-class _Deleted(Struct):
-    cell: Cell
-    before: list[str]  # the cells that it followed
-    changed: int
-
-
 class EditedNotebook(Struct):
     """The state. It can be written to disk as it is."""
 
@@ -51,7 +46,7 @@ class EditedNotebook(Struct):
     oldest: int = 1  # changes after an older version are not known one by one
     order_changed: int = 0
     metadata_changed: int = 0
-    deleted: dict[str, _Deleted] = {}
+    deleted: dict[str, DeletedCell] = {}  # the earliest deletion first
     pages: dict[str, int] = {}  # the last patch of each page
     sent: dict[str, float] = {}  # client of a page -> when it made its last patch, on its own clock
     conflicts: list[tuple[int, Conflict]] = []
@@ -93,8 +88,9 @@ class EditedNotebook(Struct):
             for each in patch.cells
             if self._is_applicable(each) and (conflict := self._apply_cell(each, patch, at))
         ]
+        places = order_with_deleted(self.order, self.deleted) if patch.deleted else []
         for name in [each for each in patch.deleted if each in self.cells]:
-            self._apply_deletion(self.cells[name], patch, at)
+            self._apply_deletion(self.cells[name], patch, at, places)
         self._undo_recoveries(patch, at)
         self._apply_order(patch)
         if self.order != order_before:
@@ -181,12 +177,12 @@ class EditedNotebook(Struct):
         cell.changed = self.version
         return conflict
 
-    def _apply_deletion(self, cell: Cell, patch: Patch, at: float) -> None:
+    def _apply_deletion(self, cell: Cell, patch: Patch, at: float, places: list[str]) -> None:
         """Delete a cell as a page knows it. If somebody else edited it, that counts more."""
         if cell.source != patch.deleted[cell.id]:
             self._undo_recovery(cell, patch, at)
         if cell.source == patch.deleted[cell.id]:
-            self._delete(cell.id)
+            self._delete(cell.id, places)
 
     def _undo_recoveries(self, patch: Patch, at: float) -> None:
         """A page that ran cells is not gone, and sends everything that it has changed: other cells are as the server has them."""
@@ -213,13 +209,12 @@ class EditedNotebook(Struct):
         if patch.id not in self.cells:
             deleted = self.deleted.pop(patch.id, None)
             self.cells[patch.id] = deleted.cell if deleted else Cell(patch.id, patch.type, "", {})
-            before = [name for name in deleted.before if name in self.order] if deleted else self.order
-            self.order.insert(self.order.index(before[-1]) + 1 if before else 0, patch.id)
+            self.order.insert(deleted.place_in(self.order) if deleted else len(self.order), patch.id)
         return self.cells[patch.id]
 
-    def _delete(self, name: str) -> None:
-        before = self.order[: self.order.index(name)]
-        self.deleted[name] = _Deleted(self.cells.pop(name), before, self.version)
+    def _delete(self, name: str, places: list[str]) -> None:
+        """Delete a cell. `places`: where it is among all cells, those that were deleted included."""
+        self.deleted[name] = DeletedCell(self.cells.pop(name), places[: places.index(name)], self.version)
         self.order.remove(name)
         self.recovered.pop(name, None)
         while len(self.deleted) > _KEPT_DELETED:
@@ -376,9 +371,10 @@ class EditedNotebook(Struct):
                 cell = self.cells[name]
                 # Only for pages: what a runtime sent and no file contains yet is still merged over it.
                 cell.outputs, cell.changed = outputs(name), self.version
-        for name in set(old.cells) - set(base.cells):
+        places = order_with_deleted(self.order, self.deleted)
+        for name in [each for each in old.cells if each not in base.cells]:
             if name in self.cells and self.cells[name].source == old.cells[name].source:
-                self._delete(name)
+                self._delete(name, places)
         # What the program did comes first: it is what the user sees in the file.
         self.order = merge_order(list(old.cells), order, list(base.cells), self.cells)
         if self.order != order:
@@ -442,7 +438,7 @@ class EditedNotebook(Struct):
         self.order_changed = self.metadata_changed = self.version
         for name in before.keys() - self.cells.keys():
             previous = old_order[: old_order.index(name)]
-            self.deleted[name] = _Deleted(before[name], previous, self.version)
+            self.deleted[name] = DeletedCell(before[name], previous, self.version)
         for name in self.cells:
             self.deleted.pop(name, None)
         self.recovered.clear()

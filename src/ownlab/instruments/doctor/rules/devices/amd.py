@@ -111,7 +111,7 @@ class RocmLibraries(CauseRule):
     while_broken = True
     causes = (
         Cause(
-            r"TensileLibrary\S*[^\n]*(?:not found|No such file|Cannot read)|rocBLAS error|Cannot read \S*TensileLibrary|Could not (?:load|initialize) Tensile|hipErrorNoBinaryForGpu|Unable to find code object|HSA_STATUS_ERROR_INVALID_(?:ISA|CODE_OBJECT)|device kernel image is invalid[^\n]*hip|HIP error: (?:invalid device function|no kernel image)|amdgpu(?: version)? is not supported|unsupported Radeon iGPU|gfx\d+[a-f]? (?:is )?not (?:supported|found)|LLVM ERROR: Cannot select[^\n]*gfx|unsupported AMD GPU architecture|HIP error: shared object initialization failed|hipErrorSharedObjectInitFailed|hipErrorInvalid(?:Image|DeviceFunction|KernelFile)|HIP error: the operation cannot be performed in the present state|Illegal instruction detected: Operand|\w+ not supported in kfd|kfd[^\n]*not supported in kfd|Memory access fault by GPU node[^\n]*gfx",
+            r"TensileLibrary\S*[^\n]*(?:not found|No such file|Cannot read)|rocBLAS error|Cannot read \S*TensileLibrary|No paths matched [^\n]*rocblas/library|Could not (?:load|initialize) Tensile|hipErrorNoBinaryForGpu|Unable to find code object|HSA_STATUS_ERROR_INVALID_(?:ISA|CODE_OBJECT)|device kernel image is invalid[^\n]*hip|HIP error: (?:invalid device function|no kernel image)|amdgpu(?: version)? is not supported|unsupported Radeon iGPU|gfx\d+[a-f]? (?:is )?not (?:supported|found)|LLVM ERROR: Cannot select[^\n]*gfx|unsupported AMD GPU architecture|HIP error: shared object initialization failed|hipErrorSharedObjectInitFailed|hipErrorInvalid(?:Image|DeviceFunction|KernelFile)|HIP error: the operation cannot be performed in the present state|Illegal instruction detected: Operand|\w+ not supported in kfd|kfd[^\n]*not supported in kfd|Memory access fault by GPU node[^\n]*gfx",
             text("ROCm's libraries have no code for this Radeon"),
             text(
                 "The card is not on ROCm's list (or the framework was built for other chips). It must be addressed as its supported sibling, or the library be built for it."
@@ -154,7 +154,7 @@ class RocmLibraries(CauseRule):
             ),
         ),
         Cause(
-            r"Failed to load module \"?amdgpu|amdgpu[^\n]*(?:Fatal error during GPU init|probe of \S+ failed|hw_init[^\n]*failed)|rocm-smi: command not found|rocminfo: command not found",
+            r"Failed to load module \"?amdgpu|amdgpu[^\n]*(?:Fatal error during GPU init|Failed to create process VM object|probe of \S+ failed|hw_init[^\n]*failed)|rocm-smi: command not found|rocminfo: command not found",
             text("The AMD driver or ROCm is not installed, or cannot start the card"),
             text(
                 "The kernel module amdgpu is missing, fails on this card (firmware, kernel), or ROCm's tools are not installed."
@@ -179,7 +179,7 @@ class RocmLibraries(CauseRule):
             ),
         ),
         Cause(
-            r"hsa_init Failed|Incompatible kernel and userspace|No HIP GPUs are available|hipErrorNoDevice|hipErrorInvalidDevice|HSA_STATUS_ERROR_OUT_OF_RESOURCES|hsa api call failure|hipErrorInitializationError|no ROCm-capable device",
+            r"hsa_init Failed|HIP_ERROR_NoDevice|failed call to hipInit|Unable to find libamdhip64|hipErrorInsufficientDriver|hipErrorNotInitialized|Incompatible kernel and userspace|No HIP GPUs are available|hipErrorNoDevice|hipErrorInvalidDevice|HSA_STATUS_ERROR_OUT_OF_RESOURCES|hsa api call failure|hipErrorInitializationError|no ROCm-capable device",
             text("ROCm finds no card that this user can open"),
             text(
                 "The groups render and video are missing, /dev/kfd is not there (container), the module amdgpu is not loaded, or a variable hides the card."

@@ -49,7 +49,7 @@ class CardFault(CauseRule):
             ),
         ),
         Cause(
-            r"Retired Pages[\s\S]{0,300}Pending\s*: Yes|Detected Critical Xid Error|GPU requires reset|Pending Page Blacklist\s*: Yes|Remapping Failure Occurred\s*: Yes|row[- ]remap\w* (?:fail|pending)|GPU \d+ is (?:currently )?in (?:an )?error state|GPU Reset Required",
+            r"Retired Pages[\s\S]{0,300}Pending\s*: Yes|Detected Critical Xid Error|GPU requires reset|Pending Page Blacklist\s*: Yes|Remapping Failure Occurred\s*: Yes|row[- ]remap\w* (?:fail|pending)|GPU \d+ is (?:currently )?in (?:an )?error state|GPU Reset Required|GPU \d+: FAULTY|dcgmi?[^\n]*Fail[^\n]*|page retirements|Double Bit ECC\s*:\s*[1-9]",
             text("The card must be reset, and may have defective memory"),
             text(
                 "The driver has taken memory cells out of use, or the card stopped after an error; it works again after a reset."
@@ -60,7 +60,7 @@ class CardFault(CauseRule):
             ),
         ),
         Cause(
-            r"uncorrectable NVLink error|NVLink[^\n]*(?:fatal|uncorrectable)[^\n]*|cudaErrorNvlinkUncorrectable",
+            r"uncorrectable NVLink error|NVLink[^\n]*(?:fatal|uncorrectable)[^\n]*|cudaErrorNvlinkUncorrectable|SXid \(PCI|nvidia-nvswitch[^\n]*(?:[Ff]atal|LTSSM|error)",
             text("An NVLink between the cards has uncorrectable errors"),
             text("The link, its bridge or one of the cards is defective, or the fabric is in a bad state."),
             (
@@ -71,7 +71,7 @@ class CardFault(CauseRule):
             ),
         ),
         Cause(
-            r"DIMM\w*[^\n]*(?:Assertion|[Uu]ncorrectable|ECC)|uncorrectable memory error @|mce: \[Hardware Error\]|EDAC \w+: \d+ (?:CE|UE)|Machine check events logged|\[Hardware Error\]: ",
+            r"DIMM\w*[^\n]*(?:Assertion|[Uu]ncorrectable|ECC)|uncorrectable memory error @|mce: \[Hardware Error\]|EDAC \w+: \d+ (?:CE|UE)|CPUs not responding to MCE|Fatal Machine check|Uncorrected hardware memory error|Machine check events logged|\[Hardware Error\]: ",
             text("The machine's own memory or processor reports errors"),
             text("These are errors of RAM, CPU or bus, not of the card; they crash programs and whole machines."),
             (
@@ -80,7 +80,7 @@ class CardFault(CauseRule):
             ),
         ),
         Cause(
-            r"\bERR!\s",
+            r"(?<!npm )\bERR!\s",
             text("nvidia-smi cannot read the card's sensors (ERR!): the card has hung or is losing its connection"),
             text(
                 "The card no longer answers some questions: it overheated, hung, or has a bad connection or too little power."

@@ -54,7 +54,7 @@ class CardLost(MessageRule):
         r"GPU is lost",
         r"Unable to determine the device handle",
         r"has fallen off the bus",
-        r"NVML_ERROR_GPU_IS_LOST|GPU_IS_LOST",
+        r"NVML_ERROR_GPU_IS_LOST|GPU_IS_LOST|Unknown header type 7f|NVIDIA[^\n]*\(rev ff\)",
         r"\| +\d+ +ERR! ",  # in nvidia-smi's table, in place of the card's name
     )
 

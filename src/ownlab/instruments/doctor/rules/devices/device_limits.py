@@ -255,7 +255,7 @@ class ProcessLimits(CauseRule):
             (text("ulimit -n 65536; or in code: torch.multiprocessing.set_sharing_strategy('file_system')"),),
         ),
         Cause(
-            r"pthread_create failed|can't start new thread|Resource temporarily unavailable[^\n]*(?:thread|fork)|(?:thread|fork)[^\n]*Resource temporarily unavailable",
+            r"pthread_create failed|can't start new thread|tried to allocate too many memory regions|blas_thread_init|Resource temporarily unavailable[^\n]*(?:thread|fork)|(?:thread|fork)[^\n]*Resource temporarily unavailable",
             text("No more threads or processes may be started"),
             text(
                 "The limit for processes (ulimit -u, or the container's pids limit) is reached; libraries start a thread for each core."
@@ -267,7 +267,7 @@ class ProcessLimits(CauseRule):
             ),
         ),
         Cause(
-            r"\[Errno 28\] No space left on device|OSError: [^\n]*No space left on device",
+            r"\[Errno 28\] No space left on device|OSError: [^\n]*No space left on device|Disk quota exceeded|PytorchStreamWriter failed writing|file write failed",
             text("A disk is full"),
             text(
                 "The disk of the file in the message, of /tmp, of pip's or the model cache, or shared memory (/dev/shm) has no space left."
@@ -282,7 +282,7 @@ class ProcessLimits(CauseRule):
             ),
         ),
         Cause(
-            r"(?:PermissionError|Permission denied)[^\n]*(?:/\.triton|/\.cache|/\.nv\b|/\.config|/\.local|torch_extensions|/\.cupy|/\.keras|/\.EasyOCR)",
+            r"(?:PermissionError|Permission denied)[^\n]*(?:/\.triton|/\.cache|/\.nv\b|/\.config|/\.local|torch_extensions|/\.cupy|/\.keras|/\.EasyOCR)|Permission denied: '/(?:tmp|var|root|cache|data|opt)/\S*|Read-only file system[^\n]*(?:cache|torch|triton|huggingface)|\.lock'?: Permission denied",
             text("A folder for caches cannot be written"),
             text(
                 "The process runs as another user than the one whose home it uses (sudo, a container's root), or has none."

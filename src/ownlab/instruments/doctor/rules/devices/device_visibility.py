@@ -201,7 +201,7 @@ class InvalidDeviceOrdinal(MessageRule):
     title = text("A program asked for a card number that does not exist")
     patterns = (
         r"invalid device ordinal",
-        r"\bInvalid device id\b",
+        r"\bInvalid device id\b|listed an invalid GPU id|invalid (?:GPU|device) (?:id|index|number|ordinal)\b|[Dd]evice (?:index|id|ordinal) (?:must be|out of range|\d+ (?:is )?(?:out of range|invalid|not available))",
         r"deserialize object on CUDA device \d+ but torch\.cuda\.device_count\(\) is \d+",
         r"cudaErrorInvalidDevice\b|CUDA_ERROR_INVALID_DEVICE\b",
     )

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from ownlab.instruments.doctor.rule import Cause, CauseRule
+from ownlab.instruments.doctor.rules.devices.accelerator_errors import (
+    ASCEND_ERRORS,
+    INTEL_FIRMWARE,
+    INTEL_RUNTIME,
+    TPU_ERRORS,
+)
 from ownlab.text import text
 
 __all__ = ["AscendEnvironment", "IntelGpu", "TpuUnavailable"]
@@ -158,6 +164,7 @@ class AscendEnvironment(CauseRule):
                 ),
             ),
         ),
+        *ASCEND_ERRORS,
     )
 
 
@@ -179,7 +186,7 @@ class TpuUnavailable(CauseRule):
     while_broken = True
     causes = (
         Cause(
-            r"libtpu\S* (?:is )?already in use|Couldn't open (?:iommu group|VFIO)|vfio[^\n]*iommu group[^\n]*(?:busy|Couldn't open)|TPU is already in use|libtpu_lockfile|/dev/(?:accel|vfio)\S*[^\n]*(?:busy|EBUSY)|Device or resource busy[^\n]*(?:accel|vfio|tpu)|only one process[^\n]*TPU|TPU[^\n]*(?:in use by|busy)",
+            r"libtpu\S* (?:is )?already in use|Couldn't open (?:iommu group|VFIO)|vfio[^\n]*iommu group[^\n]*(?:busy|Couldn't open)|TPU is already in use|libtpu_lockfile|/dev/(?:accel|vfio)\S*[^\n]*(?:busy|EBUSY)|Device or resource busy[^\n]*(?:accel|vfio|\btpu)|only one process[^\n]*\bTPU|\bTPU[^\n]*(?:in use by|busy)",
             text("Another process uses the TPU"),
             text("Only one process at a time may use a TPU. An old notebook or a crashed run still holds it."),
             (
@@ -223,6 +230,7 @@ class TpuUnavailable(CauseRule):
                 text("Colab: Runtime → Change runtime type → TPU; remove jax.tools.colab_tpu.setup_tpu()."),
             ),
         ),
+        *TPU_ERRORS,
     )
 
 
@@ -243,6 +251,7 @@ class IntelGpu(CauseRule):
     blocks = True
     while_broken = True
     causes = (
+        *INTEL_FIRMWARE,
         Cause(
             r"ZE_RESULT_ERROR|DRM_IOCTL_I915|zeInit[^\n]*fail|Level[- ]Zero[^\n]*(?:error|fail|not found)|ze_loader[^\n]*(?:not found|cannot)",
             text("Intel's compute runtime (Level Zero) fails on this card"),
@@ -285,4 +294,5 @@ class IntelGpu(CauseRule):
                 ),
             ),
         ),
+        *INTEL_RUNTIME,
     )

@@ -39,11 +39,11 @@ class DeviceFilePermission(MessageRule):
         r"/dev/kfd\b.*Permission denied",
         r"/dev/nvidia\S*.*Permission denied",
         r"Failed to initialize NVML: Insufficient Permissions|NVML_ERROR_NO_PERMISSION",
-        r"/dev/dri/renderD\d+\b.*Permission denied",
+        r"/dev/dri/renderD\d+\b.*Permission denied|cannot open \S?/dev/dri\S*[^\n]*Permission denied|Operation not permitted[^\n]{0,5}\S?/dev/(?:nvidia|kfd|dri)|/dev/(?:nvidia\S*|kfd|dri/\S*)[^\n]{0,40}(?:Operation not permitted|EACCES|EPERM)",
         r"(?<![\w-])crw(?:-rw-|-r--|----)---\s.*\b(?:nvidia\S*|kfd|renderD\d+)\s*(?=\n|$)",
         r"Permission denied[^\n]{0,5}'?/dev/(?:nvidia|kfd|dri/)",
         r"apparmor=\"?DENIED\"?[^\n]*/dev/(?:nvidia|dri|kfd)|SELinux is preventing \S*nvidia|avc: +denied[^\n]*nvidia",
-        r"not (?:a )?member of \"?(?:video|render)\"? group",
+        r"not (?:a )?member of \"?(?:video|render)\"? group|Unable to find group (?:render|video)|group (?:render|video)[^\n]*no matching entries",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

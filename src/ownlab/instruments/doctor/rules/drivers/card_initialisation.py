@@ -289,7 +289,7 @@ class DriverHang(MessageRule):
     title = text("The NVIDIA driver does not answer")
     patterns = (
         r"(?:nvidia-smi|nvml)\b.* did not answer in",
-        r"task (?:nvidia\S*|irq/\d+-nvidia):\d+ blocked for more than|soft lockup[^\n]*nvidia|Idling display engine timed out",
+        r"task (?:nvidia\S*|irq/\d+-nvidia):\d+ blocked for more than|soft lockup[^\n]*nvidia|Idling display engine timed out|nvidia-smi (?:hangs|freezes|is stuck|does not respond|never returns)",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

@@ -72,7 +72,7 @@ class CardUnsupportedByDriver(CauseRule):
         ),
         Cause(
             r"installed in this system is not supported by (?:the|this)|is not supported by the \d{3}\.[\d.]+ NVIDIA driver"
-            r"|driver is not compatible with this NVIDIA GPU|probe (?:routine|with driver nvidia|of \S+) failed with error -1\b"
+            r"|driver is not compatible with this NVIDIA GPU|probe (?:routine|with driver nvidia|of \S+) failed with error -(?:1|12|22|19)\b"
             r"|NVRM: (?:GPU|The NVIDIA GPU) [^\n]*(?:is )?not supported",
             text("The installed driver does not support this card"),
             text("The card is older than this driver's branch supports, or newer than this release."),
@@ -322,7 +322,7 @@ class WindowsDeviceError(CauseRule):
     while_broken = True
     causes = (
         Cause(
-            r"\(Code (?:43|10|31|12|28|14|52)\)|\bCode 43\b|Windows has stopped this device because it has reported problems",
+            r"\(Code (?:43|10|31|12|28|14|52)\)|\bCode 43\b|Windows has stopped this device because it has reported problems|NVIDIA [Ii]nstaller cannot continue|not compatible with this version of Windows|could not find compatible graphics hardware|standard NVIDIA graphics driver is not compatible",
             text("Windows stopped the graphics card, and its driver does not run"),
             text(
                 "The driver is broken or does not fit the card; in a virtual machine, an older GeForce driver refuses to start (Code 43)."

@@ -49,7 +49,7 @@ class NoDriver(MessageRule):
         r"nvidia-smi: (?:command )?not found",
         r"(?:Unable|[Ff]ailed) to (?:dynamically )?load the \"?cuda\"? shared library|CUDA driver could not be loaded|libcuda\.so not found! Do you have a CUDA driver",
         r"CUDA driver library cannot be found|Could not find (?:the )?(?:CUDA|NVIDIA) driver library",
-        r"'nvidia-smi' is not recognized|command not found: nvidia-smi|No such file or directory: '?nvidia-smi",
+        r"['\"]nvidia-smi['\"] is not recognized|command not found: nvidia-smi|No such file or directory: '?nvidia-smi",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from ownlab.instruments.doctor.rule import Cause, CauseRule
-from ownlab.text import text
+import re
+from collections.abc import Iterable
 
-__all__ = ["DriverPackagesBroken", "RepositoryKey"]
+from ownlab.instruments.doctor.records import Case, Finding
+from ownlab.instruments.doctor.rule import Cause, CauseRule, Rule
+from ownlab.text import listing, text
+
+__all__ = ["DriverPackagesBroken", "DriverPackagesMixed", "RepositoryKey"]
 
 _PURGE = (
     text(
@@ -158,7 +162,7 @@ class RepositoryKey(CauseRule):
         Cause(
             r"(?:nvidia\.com|nvidia\.github\.io)[^\n]*(?:NO_PUBKEY|is not signed|couldn't be verified|could not be verified|EXPKEYSIG|signature)"
             r"|NO_PUBKEY (?:A4B469963BF863CC|F60F4B3D7FA2AF80|DDCAE044F796ECB0|CC532EBF15FD0E71)|A4B469963BF863CC|3bf863cc"
-            r"|no valid OpenPGP data found|GPG (?:check|key)[^\n]*(?:cuda|nvidia)[^\n]*fail|Public key for \S*(?:cuda|nvidia)\S* is not installed",
+            r"|no valid OpenPGP data found|(?:nvidia\.com|nvidia\.github\.io)\S*[^\n]*is not signed|repository \'[^\n]*nvidia[^\n]*is not signed|GPG (?:check|key)[^\n]*(?:cuda|nvidia)[^\n]*fail|Public key for \S*(?:cuda|nvidia)\S* is not installed",
             text("NVIDIA's package repository is signed with a key that is not installed here"),
             text(
                 "NVIDIA replaced the key of its CUDA repositories in April 2022. This system, or this base image (or its copy in the"
@@ -191,7 +195,7 @@ class RepositoryKey(CauseRule):
             ),
         ),
         Cause(
-            r"Unsupported distribution!.*|does not have a Release file[^\n]*|(?:nvidia\.github\.io|developer\.download\.nvidia\.com)[^\n]*(?:404|403|does not have a Release)"
+            r"Unsupported distribution!.*|curl: \(22\)[^\n]*404[^\n]*nvidia[^\n]*|nvidia-docker\.list[^\n]*(?:404|Unsupported|not)|does not have a Release file[^\n]*|(?:nvidia\.github\.io|developer\.download\.nvidia\.com)[^\n]*(?:404|403|does not have a Release)"
             r"|(?:404\s+Not Found|File has unexpected size|Hash Sum mismatch)[^\n]*(?:nvidia|cuda)|(?:nvidia|cuda)[^\n]*(?:404\s+Not Found|unexpected size|Hash Sum mismatch)",
             text("NVIDIA's repository has no packages at this address"),
             text(
@@ -207,3 +211,46 @@ class RepositoryKey(CauseRule):
             ),
         ),
     )
+
+
+# A line of dpkg -l, apt list --installed, rpm -qa or pacman -Q about a part of the driver, with its version.
+_LISTED = re.compile(
+    r"^(?:ii\s+)?(?P<name>(?:lib|xserver-xorg-video-|kmod-|akmod-|xorg-x11-drv-|dkms-)?nvidia-(?!container|settings|cuda|cudnn|prime|docker|modprobe|fs|ml|smi-exporter|cu\d|"
+    r"[a-z]+-cu\d)[a-z0-9-]*?)(?::\w+|/\S+)?[\s-]+(?:now )?(?:\d+:)?(?P<version>\d{3}\.\d{2,3}(?:\.\d{2})?)(?=[-+~\s_]|$)[^\n]*",
+    re.MULTILINE,
+)
+
+
+class DriverPackagesMixed(Rule):
+    """A list of packages shows parts of the driver in several versions.
+
+    **Why it matters.** The driver's kernel module, its libraries and its tools must have exactly one version. Parts of two
+    branches or two repositories do not work together: nvidia-smi and CUDA then report a mismatch, or find no driver.
+
+    **What to do.** Remove all of them, choose one source and one branch, install again, reboot.
+
+    **Sources.** NVIDIA, Driver Installation Guide; Ubuntu Server documentation, "NVIDIA drivers installation".
+    """
+
+    code = "driver-mixed"
+    severity = "error"
+    title = text("Packages of the driver have different versions")
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        """Yield one finding where the listed parts have more than one version."""
+        found = {
+            match["name"]: match["version"]
+            for message in case.messages
+            for match in _LISTED.finditer(message.text)
+            if not match[0].lstrip().startswith("rc ")
+        }
+        versions = sorted(set(found.values()))
+        if len(found) < 2 or len(versions) < 2:
+            return
+        yield self.finding(
+            evidence=[f"{name} {version}" for name, version in sorted(found.items())][:6],
+            meaning=text(
+                "Parts of {versions} are installed together; they must have one version.", versions=listing(versions)
+            ),
+            fix=_PURGE,
+        )

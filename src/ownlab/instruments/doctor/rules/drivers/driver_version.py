@@ -60,7 +60,7 @@ class DriverTooOld(MessageRule):
         r"driver on your system is too old \(found version (?P<found>\d+)\)",
         r"CUDA driver version is insufficient for CUDA runtime version",
         r"CudaRuntimeAPIError: \[35\]|(?:NVIDIA|GPU|CUDA) driver (?:version )?(?:is )?too old",
-        r"cudaErrorInsufficientDriver|CUDA driver version is insufficient",
+        r"cudaErrorInsufficientDriver|CUDA driver version is insufficient|cudaErrorCallRequiresNewerDriver|(?<!NCCL WARN )(?:CUDA error|Error 36): API call is not supported in the installed CUDA driver",
         cuda_error(35),
     )
 

@@ -267,7 +267,7 @@ class KernelModuleRejected(MessageRule):
         r"Key was rejected by service",
         r"Required key not available",
         r"Loading of unsigned module is rejected",
-        r"unsigned module loading is restricted",
+        r"unsigned module loading is restricted|[Ss]ecure [Bb]oot is enabled on this system|module (?:signature )?verification failed[^\n]*(?:reject|refus)|verification of module[^\n]*failed",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

@@ -41,6 +41,7 @@ class ModuleBuildFailed(CauseRule):
     title = text("The driver's kernel module could not be built")
     blocks = True
     while_broken = True
+    not_in_wsl = True
     causes = (
         Cause(
             r"\S+ is needed by (?:\S*nvidia|\S*kmod|\S*dkms)",
@@ -144,6 +145,7 @@ class ModuleLoadFailed(CauseRule):
     title = text("The driver's kernel module cannot be loaded")
     blocks = True
     while_broken = True
+    not_in_wsl = True
     causes = (
         Cause(
             r"(?:nv_peer_mem|nvidia[_-]peermem)[^\n]*(?:Unknown symbol|Invalid argument)",
@@ -216,7 +218,7 @@ class ModuleLoadFailed(CauseRule):
         ),
         Cause(
             r"could not insert '?nvidia\S* (?:no such device)|nvidia.*: No such device|insmod.*nvidia.*No such device"
-            r"|NVRM: No NVIDIA (?:graphics adapters?|GPUs?|devices) (?:found|probed)|NVRM: None of the NVIDIA (?:graphics adapters|devices) were (?:initialized|probed)",
+            r"|NVRM: No NVIDIA (?:graphics adapters?|GPUs?|devices) (?:found|probed)|NVRM: None of the NVIDIA (?:graphics adapters|devices) were (?:initialized|probed)|another driver was loaded and obtained ownership of the NVIDIA",
             text("The module nvidia finds no card that it can drive"),
             text(
                 "The module loads only if it finds a card that it supports and that no other driver holds. Either another driver"
@@ -301,6 +303,7 @@ class DriverInstallerFailed(CauseRule):
     severity = "error"
     title = text("NVIDIA's installer stopped")
     while_broken = True
+    not_in_wsl = True
     causes = (
         Cause(
             r"appear to be running an X server|please exit X before installing",

@@ -186,7 +186,7 @@ class ContainerCliError(CauseRule):
             ),
         ),
         Cause(
-            r"Could not find any nv files",
+            r"Could not find any nv files|mount hook function failure: mount[^\n]*(?:nvidia|libcuda)",
             text("Apptainer finds no NVIDIA driver on this host"),
             text(
                 "--nv binds the host's driver into the container, and this host has none: a node without a GPU, or the driver's folder is not in the loader's cache."

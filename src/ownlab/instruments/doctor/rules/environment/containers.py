@@ -122,7 +122,7 @@ class ContainerToolkitMissing(MessageRule):
         r"unknown or invalid runtime name: nvidia",
         r"Unknown runtime specified \S*nvidia",
         r"could not select device driver \S* with capabilities: \[\[\S*gpu",
-        r"failed to discover GPU vendor from CDI|no known GPU vendor found",
+        r"failed to discover GPU vendor from CDI|no known GPU vendor found|could not select device driver \"?cdi\"?",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -273,7 +273,7 @@ class SmallSharedMemory(MessageRule):
         r"failed to extend /dev/shm/|shm_open[^\n]*(?:fail|No space)|[Bb]us error \(core dumped\)",
         r"unable to (?:open|write to|mmap).*(?:torch_shm|/torch_\w+)",
         r"(?:shm|shared memory)\S*.*No space left on device|No space left on device.*(?:/dev/shm|shared memory)",
-        r"Error while creating shared memory segment",
+        r"Error while creating shared memory segment|posix_fallocate failed|/dev/shm[^\n]*(?:No space|full|too small)",
         r"SHMEM allocation limit is set to the default of 64MB",
     )
 

@@ -25,7 +25,7 @@ class GraphicsLibraries(CauseRule):
     causes = (
         Cause(
             r"(?:unable to|cannot|could not) find (?:an? )?EGL device|DISPLAY environment variable is missing|Cannot initialize a EGL device|lib(?:OSMesa|EGL|GLX|GLdispatch)\S*\.so\S*: cannot open|eglInitialize failed|EGL[^\n]*(?:initialization failed|not initialized|failed to initialize|BAD_)|glutin error|cannot (?:create|initialize) (?:a )?(?:EGL|GL|OpenGL)|MESA-LOADER: failed|libGL error"
-            r"|failed to (?:create|initialize|get) (?:an? )?(?:EGL|OpenGL|GL|GLX|GLFW)\b[^\n]*|EGL_NOT_INITIALIZED|no EGL devices? (?:found|available)|Couldn't find matching EGL|gladLoadGL error|Library .GLU. not found|NoSuchDisplayException|Failed to create any GPU devices|GLX[^\n]*(?:BadValue|failed)|BadValue[^\n]*GLX|libEGL_nvidia[^\n]*(?:not found|cannot)",
+            r"|failed to (?:create|initialize|get) (?:an? )?(?:EGL|OpenGL|GL|GLX|GLFW)\b[^\n]*|EGL_NOT_INITIALIZED|no EGL devices? (?:found|available)|OpenGL platform library has not been loaded|GLFWError|GLEW initali?zation error|[Uu]nable to open display|could not connect to display|cannot open display|Couldn't find matching EGL|gladLoadGL error|Library .GLU. not found|NoSuchDisplayException|Failed to create any GPU devices|GLX[^\n]*(?:BadValue|failed)|BadValue[^\n]*GLX|libEGL_nvidia[^\n]*(?:not found|cannot)",
             text("EGL and OpenGL do not reach the NVIDIA driver, and fall back to Mesa"),
             text(
                 "The driver was installed without its OpenGL and EGL files, or the container was given compute libraries only."
@@ -57,14 +57,14 @@ class GraphicsLibraries(CauseRule):
                 "The display server finds no usable driver, or the driver's X module is missing. CUDA itself needs no display."
             ),
             (
-                text("nvidia-smi   # if it works, only the display is concerned; else mend the driver first"),
+                text("nvidia-smi   # if it works, only the display is concerned; else fix the driver first"),
                 text(
                     "Read the reason: grep -E '\\(EE\\)|\\(WW\\)' /var/log/Xorg.0.log; move an old /etc/X11/xorg.conf away; sudo reboot"
                 ),
             ),
         ),
         Cause(
-            r"vk(?:EnumeratePhysicalDevices|CreateDevice|CreateInstance)\b[^\n]*(?:fail|ERROR)|ERROR_INITIALIZATION_FAILED[^\n]*vk|Could not get 'vkCreateInstance'|Failed to load libvulkan|libvulkan\.so\S*: cannot open|VK_ERROR_(?:INCOMPATIBLE_DRIVER|INITIALIZATION_FAILED)|vkCreateInstance[^\n]*fail|ERROR_INCOMPATIBLE_DRIVER|failed to find (?:a )?(?:suitable )?(?:GPU|physical device)[^\n]*vulkan|vulkan[^\n]*no (?:devices|physical|driver)",
+            r"vk(?:EnumeratePhysicalDevices|CreateDevice|CreateInstance)\b[^\n]*(?:fail|ERROR)|ERROR_INITIALIZATION_FAILED[^\n]*vk|Could not get 'vkCreateInstance'|Failed to load libvulkan|(?:Error)?IncompatibleDriver(?:Error)?\b|vkCreateInstance: Found no drivers|Failed to find all required Vulkan|ggml_vulkan: (?:No devices|Error)|[Nn]o Vulkan (?:devices?|driver|ICD)|VK_ERROR_(?:EXTENSION|LAYER|FEATURE)_NOT_PRESENT|No device could be created|driver is not installed properly and requires a clean|libvulkan\.so\S*: cannot open|VK_ERROR_(?:INCOMPATIBLE_DRIVER|INITIALIZATION_FAILED)|vkCreateInstance[^\n]*fail|ERROR_INCOMPATIBLE_DRIVER|failed to find (?:a )?(?:suitable )?(?:GPU|physical device)[^\n]*vulkan|vulkan[^\n]*no (?:devices|physical|driver)",
             text("Vulkan finds no driver for the card"),
             text("The file that names NVIDIA's Vulkan driver (nvidia_icd.json), or the library behind it, is missing."),
             (
@@ -178,7 +178,7 @@ class OpenClRuntime(CauseRule):
             ),
         ),
         Cause(
-            r"Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
+            r"Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|BUILD_PROGRAM_FAILURE|clBuildProgram[^\n]*fail|CL_DEVICE_NOT_(?:FOUND|AVAILABLE)|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
             text("OpenCL finds no platform: no runtime is installed, or this user may not open the device"),
             text(
                 "Either /etc/OpenCL/vendors names no working runtime, or the runtime cannot open /dev/dri/renderD128 (group render)."

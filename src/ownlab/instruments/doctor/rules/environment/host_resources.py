@@ -259,7 +259,7 @@ class HostOutOfMemory(FixedMessageRule):
         r"\[Errno 12\] Cannot allocate memory",
         r"Your session crashed after using all available RAM",
         r"failed to allocate memory for (?:thread-local data|the host)",
-        r"failed to alloc \d+ bytes on host",
+        r"failed to alloc \d+ bytes on host|Unable to allocate array with shape|requires more system memory|mmap failed: Cannot allocate|(?:Unable|[Ff]ailed) to allocate pinned|not enough (?:system|host|CPU) (?:RAM|memory)|insufficient system memory|std::length_error",
     )
     meaning = text("This is the computer's memory (RAM), not the card's.")
     fix = (

@@ -53,7 +53,7 @@ class KubernetesGpu(CauseRule):
             ),
         ),
         Cause(
-            r"error validating driver installation|failed to validate the driver|waiting for nvidia container stack to be setup|Could not unload NVIDIA driver kernel modules|nvidia-driver-daemonset[^\n]*(?:CrashLoop|Error)|nvidia-operator-validator[^\n]*(?:CrashLoop|Init|Error)|toolkit is not ready",
+            r"error validating driver installation|(?:toolkit|driver|cuda|plugin) validation failed|Unable to validate driver|chroot: failed to run command \S?nvidia-smi|failed to validate (?:driver|toolkit|cuda)|nvidia-driver-ctr|unsupported kernel version for (?:the )?driver container|failed to validate the driver|waiting for nvidia container stack to be setup|Could not unload NVIDIA driver kernel modules|nvidia-driver-daemonset[^\n]*(?:CrashLoop|Error)|nvidia-operator-validator[^\n]*(?:CrashLoop|Init|Error)|toolkit is not ready",
             text("NVIDIA's GPU Operator cannot bring up the driver on this node"),
             text(
                 "The operator's driver container does not fit the node: a driver is installed on the host already, its kernel headers are not found, or a process holds the old module."
@@ -68,7 +68,7 @@ class KubernetesGpu(CauseRule):
             ),
         ),
         Cause(
-            r"Insufficient nvidia\.com/gpu|UnexpectedAdmissionError[^\n]*nvidia\.com|Allocate failed[^\n]*nvidia\.com/gpu|nvidia\.com/gpu: *0\b",
+            r"Insufficient nvidia\.com/gpu|UnexpectedAdmissionError[^\n]*nvidia\.com|UnexpectedAdmissionError|Update plugin resources failed|nvidia\.com/gpu[^\n]*(?:untolerated taint|had taint)|Allocate failed[^\n]*nvidia\.com/gpu|nvidia\.com/gpu: *0\b|XidCriticalError|Marking device as unhealthy|the device will go unhealthy|No available node types can fulfill resource request \{[^\n]*GPU",
             text("No node has a free GPU to offer"),
             text("All cards are in use, the device plugin is not running on the node, or it found no card."),
             (

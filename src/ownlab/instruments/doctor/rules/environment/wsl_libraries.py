@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ownlab.instruments.doctor.rule import Cause, CauseRule
+from collections.abc import Iterable
+
+from ownlab.instruments.doctor.records import Case, Finding
+from ownlab.instruments.doctor.rule import QUOTES_SHOWN, Cause, CauseRule, MessageRule, speaks_of_wsl
 from ownlab.text import text
 
-__all__ = ["WslLibraries"]
+__all__ = ["WslLibraries", "WslNoModule"]
 
 _REMOVE = text(
     "Remove a Linux driver from inside WSL, never install one there: sudo apt-get purge '*nvidia-driver*' 'libnvidia-*' libcuda1; then in PowerShell: wsl --shutdown"
@@ -96,3 +99,41 @@ class WslLibraries(CauseRule):
             ),
         ),
     )
+
+
+class WslNoModule(MessageRule):
+    """A kernel module of NVIDIA's is built or loaded in WSL, where there is none.
+
+    **Why it matters.** WSL uses the driver of Windows, through /dev/dxg. Its kernel has no headers to build against, and no
+    NVIDIA module; a Linux driver that is installed there hides the libraries that Windows provides.
+
+    **What to do.** Install the driver on Windows, and nothing of it in WSL; of CUDA only the toolkit (cuda-toolkit-X-Y).
+
+    **Sources.** NVIDIA, CUDA on WSL user guide.
+    """
+
+    code = "wsl-no-module"
+    severity = "error"
+    title = text("WSL needs no NVIDIA kernel module: the driver belongs on Windows")
+    blocks = True
+    patterns = (
+        r"Module nvidia\S* not found|kernel source tree|kernel headers|target kernel version|modprobe: (?:ERROR|FATAL)[^\n]*nvidia|nvidia-installer|linux-headers-\S*microsoft|dkms[^\n]*(?:nvidia|microsoft)|nvidia\S*[^\n]*post-installation script",
+    )
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        """Yield one finding where the text is about WSL and about a kernel module."""
+        quotes = self.quotes(case) if speaks_of_wsl(case) else ()
+        if quotes:
+            yield self.finding(
+                evidence=quotes[:QUOTES_SHOWN],
+                meaning=text("In WSL the card is reached through the driver of Windows. No module is built or loaded."),
+                fix=(
+                    text(
+                        "On Windows install the newest driver (https://www.nvidia.com/drivers); in PowerShell: wsl --update; wsl --shutdown"
+                    ),
+                    _REMOVE,
+                    text(
+                        "Toolkit only: sudo apt-get install -y cuda-toolkit-12-6 from NVIDIA's repository for wsl-ubuntu, not cuda or cuda-drivers; then /usr/lib/wsl/lib/nvidia-smi must work."
+                    ),
+                ),
+            )

@@ -66,7 +66,7 @@ class CardTooOldForLibrary(CauseRule):
             ),
         ),
         Cause(
-            r"Ignoring visible gpu device[^\n]*(?:minimum required|lower)|minimum required Cuda capability|quantization method \S+ is not supported for the current GPU|Minimum capability: \d+|requires? (?:a )?(?:GPU with )?(?:CUDA )?compute capability (?:of )?(?:at least |>=? ?)?\d|capability [\d.]+ (?:or|and) (?:higher|newer|above|greater)(?: is)? (?:required|needed)|not supported for the selected architecture|compute capability (?:of )?(?:at least|>=|must be)|needs? compute capability|CUDA GPU is too old|GPU is too old|outdated CUDA compute capability|compute capability \([\d.]+\) not found|SM(?: version)? \d+ is (?:not supported|too old)|device compute capability[^\n]*(?:too (?:old|low)|not supported|insufficient)|Unsupported (?:GPU|CUDA) compute capability|CUDNN_STATUS_ARCH_MISMATCH",
+            r"Ignoring visible gpu device[^\n]*(?:minimum required|lower)|minimum required Cuda capability|quantization method \S+ is not supported for the current GPU|Minimum capability: \d+|requires? (?:a )?(?:GPU with )?(?:CUDA )?compute capability (?:of )?(?:at least |>=? ?)?\d|capability [\d.]+ (?:or|and) (?:higher|newer|above|greater)(?: is)? (?:required|needed)|not supported for the selected architecture|compute capability (?:of )?(?:at least|>=|must be)|needs? compute capability|CUDA GPU is too old|GPU is too old|outdated CUDA compute capability|compute capability \([\d.]+\) not found|SM(?: version)? \d+ is (?:not supported|too old)|device compute capability[^\n]*(?:too (?:old|low)|not supported|insufficient)|Unsupported (?:GPU|CUDA) compute capability|CUDNN_STATUS_ARCH_MISMATCH|(?:NVJPEG|CUSPARSE|CUSOLVER|CURAND)_STATUS_ARCH_MISMATCH|SM\d+ kernel is not available|Make sure you(?:r)? GPUs? with compute capability",
             text("The card's compute capability is too low for this program"),
             text("The program was built for newer cards; the message names what it needs."),
             (
@@ -102,7 +102,7 @@ class GpuNotFound(CauseRule):
             (text("Install it again, and watch for errors: curl -fsSL https://ollama.com/install.sh | sh"),),
         ),
         Cause(
-            r"Quota '?(?:GPUS|NVIDIA|TPU)\w*'? exceeded|ZONE_RESOURCE_POOL_EXHAUSTED|does not have enough resources available to fulfill|InsufficientInstanceCapacity|VcpuLimitExceeded|ResourceLimitExceeded[^\n]*ml\.|cannot currently connect to a GPU due to usage limits|GPU quota|SkuNotAvailable|out of capacity[^\n]*GPU",
+            r"Quota '?(?:GPUS|NVIDIA|TPU)\w*'? exceeded|ZONE_RESOURCE_POOL_EXHAUSTED|does not have enough resources available to fulfill|InsufficientInstanceCapacity|VcpuLimitExceeded|ResourceLimitExceeded[^\n]*ml\.|cannot currently connect to a GPU due to usage limits|GPU quota|no more capacity in the zone|(?:GPU|TPU)s? (?:are|is) (?:currently )?(?:not available|unavailable) (?:in|due)|There is no capacity|capacity[^\n]*(?:TPU|GPU|accelerator)[^\n]*(?:not available|exhausted|insufficient)|exceeded your (?:current )?(?:GPU|TPU) quota|GPU limit|SkuNotAvailable|out of capacity[^\n]*GPU",
             text("The provider gives no GPU: the account's quota is used up, or the zone has none left"),
             text("New accounts often have a quota of 0; free notebooks have limits a day or a week."),
             (
@@ -126,7 +126,7 @@ class GpuNotFound(CauseRule):
             ),
         ),
         Cause(
-            r"inference compute\"? id=\S* library=cpu|CUDA driver version too old|old CUDA driver detected|your nvidia driver is too old or missing|nvidia driver too old|only 0 Devices available|(?:CUDA|GPU) test failed[\s\S]{0,300}No GPUs? (?:detected|found)|no CUDA devices found|ggml_\w+: (?:no CUDA|no devices|failed to initialize)|no compatible GPUs were discovered|no (?:NVIDIA )?GPUs? (?:were )?(?:detected|found|discovered|available)\b|No GPU to monitor|no nvidia (?:devices|gpus?) (?:detected|found)|Could not find any nv files|CUDA (?:is )?not detected|Could not find any GPU|no GPU devices? (?:found|detected)|GPU[^\n]{0,30}not (?:detected|found)\b|CUDA will be disabled|No CUDA runtime is found|no device found: 0|Skipping GPU|Found 0 GPUs?|GPU unusable|failed to detect (?:any )?(?:GPU|NVIDIA)|torch\.cuda\.device_count\(\)+\s+0\b|Detected 0 CUDA Capable|found 0 CUDA devices|unable to locate gpu dependency libraries",
+            r"inference compute\"? id=\S* library=cpu|CUDA driver version too old|old CUDA driver detected|your nvidia driver is too old or missing|nvidia driver too old|only 0 Devices available|(?:CUDA|GPU) test failed[\s\S]{0,300}No GPUs? (?:detected|found)|no CUDA devices found|ggml_\w+: (?:no CUDA|no devices|failed to initialize)|no compatible GPUs were discovered|no (?:NVIDIA )?GPUs? (?:were )?(?:detected|found|discovered|available)\b|No GPU to monitor|no nvidia (?:devices|gpus?) (?:detected|found)|Could not find any nv files|CUDA (?:is )?not detected|Could not find any GPU|no GPU devices? (?:found|detected)|GPU[^\n]{0,30}not (?:detected|found)\b|CUDA will be disabled|No CUDA runtime is found|no device found: 0|Skipping GPU|Found 0 GPUs?|GPU unusable|failed to detect (?:any )?(?:GPU|NVIDIA)|torch\.cuda\.device_count\(\)+\s+0\b|Detected 0 CUDA Capable|found 0 CUDA devices|no GPU was found|[Nn]o (?:usable|supported|suitable|working|compatible) (?:CUDA |NVIDIA |AMD )?(?:GPUs?|devices?|accelerators?)\b(?! (?:found for platform|backend))|CUDA (?:devices?|GPUs?): (?:0|none|None)\b|GPU: (?:not found|none|None detected)|[Cc]ould not (?:find|detect) (?:a |any )?(?:NVIDIA |CUDA |compatible |suitable )*(?:GPU|device)|GPUs? (?:is|are|was|were) not (?:detected|found|recogni[sz]ed|visible)|does not (?:detect|recogni[sz]e|see) (?:the |any |my )?GPU|there is no gpu|no cuda gpus?\b|unable to locate gpu dependency libraries",
             text("The program sees no GPU: its container, its driver or its libraries do not reach the card"),
             text(
                 "Usual reasons: a container that was started without the card; a driver that is older than the CUDA the program was built with; driver libraries that this program's loader does not know; a CPU build."
@@ -145,7 +145,7 @@ class GpuNotFound(CauseRule):
             ),
         ),
         Cause(
-            r"CUDA (?:driver |runtime )?(?:error|failure)[^\n]*: *initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED|error 3: initialization error|CUDA initialization failure|initialization error \(?3\)?|"
+            r"CUDA (?:driver |runtime )?(?:error|failure)[^\n]*: *initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED|error 3: initialization error|CUDA initialization failure|initialization error \(?3\)?|CUDA failed to initialize|"
             + cuda_error(3),
             text(
                 "CUDA does not start: driver and CUDA do not go together, or the process was forked after CUDA started"

@@ -245,7 +245,7 @@ class CudnnMissing(_MissingLibraryRule):
     patterns = (
         *_not_found_messages(_CUDNN),
         r"Unable to load any of \{libcudnn",
-        r"DNN library is not found|Cannot load cudnn shared library",
+        r"DNN library is not found|cudnn\w*\.(?:dll|so\S*) (?:is )?missing|Cannot load cudnn shared library",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -367,7 +367,7 @@ class ShadowedCudnn(MessageRule):
         r"libcudnn\S*: symbol \S+, version \S+ not defined",
         r"cuDNN version incompatibility",
         r"Loaded runtime CuDNN library: [\d.]+ .*but source was compiled with",
-        r"CUDNN_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH",
+        r"CUDNN_STATUS_(?:SUBLIBRARY_)?VERSION_MISMATCH|CUDNN_STATUS_(?:SUBLIBRARY_LOADING_FAILED|SERIALIZATION_VERSION_MISMATCH)",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

@@ -55,7 +55,7 @@ class CudaVersionMismatch(MessageRule):
     patterns = (
         r"detected CUDA version \([\d.]+\) mismatches the version that was used to compile",
         r"compiled with different\s+CUDA (?:major )?versions",
-        r"does not match the version torch was compiled with",
+        r"does not match the version torch was compiled with|CUDA_MISMATCH_MESSAGE|CUDAMismatchException",
         r"operator torchvision::\w+ does not exist",
         r"No such operator torchvision::",
         r"Couldn't load custom C\+\+ ops",
@@ -260,7 +260,7 @@ class HostCompilerTooNew(MessageRule):
     title = text("The C++ compiler is too new for this nvcc")
     patterns = (
         r"unsupported GNU version! gcc versions later than (?P<gcc>\d+)",
-        r"unsupported clang version! clang version must be",
+        r"unsupported clang version! clang version must be|version of (?:g\+\+|gcc|clang) \([\d.]+\) is greater than the maximum required version",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

@@ -80,7 +80,7 @@ class CollectiveSetup(CauseRule):
             ),
         ),
         Cause(
-            r"Could not enable P2P between|doesn't support faster communication broadband via P2P|nvmlDeviceGetHandleByPciBusId\S* failed|peer access is not supported|P2P[^\n]*(?:not supported|disabled|fail)|peer mapping resources exhausted|NVLS[^\n]*(?:fail|error)|Failed to bind NVLink SHARP|transport/(?:p2p|nvls|shm)\S*:\d+[^\n]*WARN",
+            r"Could not enable P2P between|doesn't support faster communication broadband via P2P|nvmlDeviceGetHandleByPciBusId\S* failed|peer access is not supported|P2P[^\n]*(?:not supported|disabled|fail)|peer mapping resources exhausted|NVLS[^\n]*(?:fail|error)|Could not find a path for pattern|cudaIpc(?:Open|Get)MemHandle[^\n]*(?:failed|invalid|error)|Missing C[uU][dD][aA] [Dd]river symbols|Failed to bind NVLink SHARP|transport/(?:p2p|nvls|shm)\S*:\d+[^\n]*WARN",
             text("The cards cannot reach each other directly"),
             text(
                 "Peer access fails: IOMMU or ACS is on, the cards are on different root ports, a container lacks shared memory, or NVLink's fabric is not ready."
@@ -95,7 +95,7 @@ class CollectiveSetup(CauseRule):
             ),
         ),
         Cause(
-            r"ibv_(?:modify_qp|poll_cq|open_device|get_async_event)[^\n]*(?:fail|error)|NET/IB ?:[^\n]*(?:completion[^\n]*error|Got completion|fail|error)|vendor err \d+|GID table|Unable to find GID",
+            r"ibv_(?:modify_qp|poll_cq|open_device|get_async_event)[^\n]*(?:fail|error)|NET/IB ?:[^\n]*(?:completion[^\n]*error|Got completion|fail|error)|vendor err \d+|GID table|Unable to find GID|UCX\s+(?:ERROR|WARN)[^\n]*|no active messages transport",
             text("NCCL fails over InfiniBand or RoCE"),
             text(
                 "The link is down, the GID or the traffic class is wrong (RoCE), or the two sides do not reach each other."
@@ -108,7 +108,7 @@ class CollectiveSetup(CauseRule):
             ),
         ),
         Cause(
-            r"NCCL WARN Failed to (?:find|load) CUDA (?:library|driver)|API call is not supported in the installed CUDA driver|nvidia_peermem[^\n]*(?:Invalid argument|fail|error)|Cuda failure '?(?:CUDA driver version|unsupported|not supported|unknown)",
+            r"NCCL WARN Failed to (?:find|load) CUDA (?:library|driver)|NCCL[^\n]*API call is not supported in the installed CUDA driver|nvidia_peermem[^\n]*(?:Invalid argument|fail|error)|Cuda failure '?(?:CUDA driver version|unsupported|not supported|unknown)",
             text("NCCL uses a function that the driver does not have"),
             text(
                 "This NCCL was built for a newer CUDA than the driver supports, or a part of the driver (nvidia_peermem, cuMem) does not work here."

@@ -83,7 +83,7 @@ class ExtensionBuildFailed(CauseRule):
             ),
         ),
         Cause(
-            r"(?:fatal error: )?(?:cuda_runtime\S*|cuda|cublas\S*|cusparse|cusolver\S*|curand\S*|nvrtc|nvToolsExt|thrust/\S+|cub/\S+|cuda_\w+|cooperative_groups\S*|cutlass/\S+|crt/\S+)\.(?:h|cuh|hpp): No such file|undefined reference to [`'](?:cuda|cublas|cudnn|cu[A-Z])\w*|cannot open source file \"?cuda\w*\.h|cannot find -l(?:nvidia-ml|cudart|cublas|cusparse|cusolver|curand|nvrtc)",
+            r"(?:fatal error: )?(?:cuda_runtime\S*|cuda|cublas\S*|cusparse|cusolver\S*|curand\S*|nvrtc|nvToolsExt|thrust/\S+|cub/\S+|cuda_\w+|cooperative_groups\S*|cutlass/\S+|crt/\S+)\.(?:h|cuh|hpp): No such file|undefined reference to [`'](?:cuda|cublas|cudnn|cu[A-Z])\w*|cannot open source file \"?cuda\w*\.h|cannot find -lcuda[a-z]\w*|undefined reference to [`\']__cuda\w+|cannot find -l(?:nvidia-ml|cudart|cublas|cusparse|cusolver|curand|nvrtc)",
             text("Header files or libraries of the CUDA toolkit are missing"),
             text(
                 "The toolkit is not installed completely (conda's cuda-nvcc alone has no headers), or CUDA_HOME points to another folder."
@@ -111,7 +111,7 @@ class ExtensionBuildFailed(CauseRule):
             ),
         ),
         Cause(
-            r"arch_list\[-1\] \+= '\+PTX'|CUDA_ARCHITECTURES is empty for target|identifier \"?(?:__hfma2|__hadd2|__half2?|atomicAdd|__shfl_\w+|__nanosleep)\"? is undefined|no instance of overloaded function \"?atomicAdd|Unknown compute capability\. Specify|TCNN_CUDA_ARCHITECTURES|Unknown CUDA arch \([\d.]+\) or GPU not supported|_get_cuda_arch_flags",
+            r"arch_list\[-1\] \+= '\+PTX'|CUDA_ARCHITECTURES is empty for target|identifier \"?(?:__h[a-z]+2?|__half2?|atomicAdd|__shfl_\w+|__nanosleep)\"? is undefined|no instance of overloaded function \"?atomicAdd|Unknown compute capability\. Specify|TCNN_CUDA_ARCHITECTURES|Unknown CUDA arch \([\d.]+\) or GPU not supported|_get_cuda_arch_flags",
             text("torch does not know for which card to compile"),
             text(
                 "The installed torch is older than the card; or no card is visible while the extension is built (as in docker build), and TORCH_CUDA_ARCH_LIST is not set."
@@ -124,7 +124,7 @@ class ExtensionBuildFailed(CauseRule):
             ),
         ),
         Cause(
-            r"(?:Value 'c\+\+\d\d' is not defined|Unknown option '?-?std|unrecognized command.line option '?-std=c\+\+)",
+            r"(?:Value 'c\+\+\d\d' is not defined|nvcc fatal\s*: Unknown option|Unknown option '?-?std|unrecognized command.line option '?-std=c\+\+)",
             text("The compiler (nvcc or g++) is too old for this extension"),
             text("The source needs a newer C++ standard than this compiler knows."),
             (
@@ -155,7 +155,7 @@ class ExtensionBuildFailed(CauseRule):
             ),
         ),
         Cause(
-            r"CUDA_HOME (?:environment variable )?is not set|CUDA_HOME does not exist|Please set it to your CUDA install root|nvcc: (?:command )?not found|nvcc(?:\.exe)?'?\"?:? (?:is not recognized|No such file or directory)|No such file or directory:? '?\"?\S*(?:/bin/nvcc|nvcc)|(?:Failed|Unable) to find nvcc|Could not find (?:CUDA(?! driver)|nvcc)|CMAKE_CUDA_COMPILER(?![:=])|CUDA compiler identification is unknown|CMAKE_CUDA_ARCHITECTURES must be|Failed to detect a default CUDA architecture|[Ff]ailed to execute `?nvcc|nvcc preprocessing of|Could NOT find CUDA(?:Toolkit)?(?! driver)|CUDA_TOOLKIT_ROOT_DIR not found|Specify CUDA_TOOLKIT_ROOT_DIR|nvcc was not found|CUDA path could not be detected|cannot find CUDA",
+            r"CUDA_HOME (?:environment variable )?is not set|CUDA_HOME does not exist|Please set it to your CUDA install root|nvcc: (?:command )?not found|nvcc(?:\.exe)?'?\"?:? (?:is not recognized|No such file or directory)|No such file or directory:? '?\"?\S*(?:/bin/nvcc|nvcc)|(?:Failed|Unable) to find nvcc|Could not find (?:CUDA(?! driver)|nvcc)|CMAKE_CUDA_COMPILER(?![:=])|CUDA compiler identification is unknown|CUDA_\w+_LIBRARY \(ADVANCED\)|CUDA_\w+_LIBRARY[^\n]*NOTFOUND|CMAKE_CUDA_ARCHITECTURES must be|Failed to detect a default CUDA architecture|[Ff]ailed to execute `?nvcc|nvcc preprocessing of|Could NOT find CUDA(?:Toolkit)?(?! driver)|CUDA_TOOLKIT_ROOT_DIR not found|Specify CUDA_TOOLKIT_ROOT_DIR|nvcc was not found|CUDA path could not be detected|cannot find CUDA",
             text("The CUDA toolkit (nvcc) was not found"),
             text(
                 "The driver and torch's wheel do not contain the compiler nvcc. It is not installed, or CUDA_HOME and PATH do not name its folder."
@@ -179,13 +179,26 @@ class ExtensionBuildFailed(CauseRule):
             (text("pip install packaging psutil ninja wheel setuptools && pip install --no-build-isolation PACKAGE"),),
         ),
         Cause(
+            r"cannot import name 'packaging' from 'pkg_resources'|No module named 'pkg_resources'|module 'pkgutil' has no attribute 'ImpImporter'|No module named 'distutils'|No module named '?setuptools\.|invalid command 'bdist_wheel'|setuptools[^\n]*(?:deprecated|removed)[^\n]*error",
+            text("setuptools does not fit what the package's build expects"),
+            text(
+                "New releases of setuptools (and Python 3.12) removed parts that older builds use; wheel is missing, or setuptools is too old."
+            ),
+            (
+                text(
+                    "pip install 'setuptools<70' wheel ninja packaging; then pip install --no-build-isolation PACKAGE   # Python 3.12 and newer: pip install -U setuptools wheel"
+                ),
+                text("Or a newer release of the package, or Python 3.11."),
+            ),
+        ),
+        Cause(
             r"nvcc error\s*: '(?:cicc|cudafe\+\+|ptxas)' died due to signal|(?:cc1plus|cicc|ptxas)[^\n]*(?:Killed|signal 9|out of memory)|fatal error: Killed signal terminated program|c\+\+: fatal error: Killed",
             text("The compiler was killed: too little memory for so many jobs at once"),
             text("Each compile job of such an extension takes several gigabytes."),
             (text("MAX_JOBS=2 pip install --no-build-isolation PACKAGE"),),
         ),
         Cause(
-            r"(?:gcc|g\+\+|cc|cl\.exe)'? failed with exit (?:code|status) \d|failed with error code \d+ in \S*(?:pip|tmp)|Setting up (?:PyTorch|TensorFlow) plugin[^\n]*(?:\n[^\n]*)?Failed!|Could not find MSVC/GCC/CLANG installation|\['ninja', '-v'\]|Command '\['ninja'|Error compiling objects for extension|ninja: build stopped|nvcc(?:\.exe)?'? failed with exit (?:status|code)|Unable to JIT load the \w+ op|Error building extension|Failed building wheel for (?:flash|apex|xformers|llama|deepspeed|causal|mamba|bitsandbytes|pytorch3d|detectron|dlib|torch)\S*|Guessing wheel URL[\s\S]{0,600}HTTP Error 404|HTTP Error 404[\s\S]{0,600}Guessing wheel URL|FlashAttention is only supported on CUDA \S+ and above|namespace \"?(?:cub|thrust|std)\"?[^\n]*has no member|subprocess-exited-with-error|Could not build wheels for (?:flash|llama|dlib|torch|causal|mamba|pytorch3d)\S*",
+            r"(?:gcc|g\+\+|cc|cl\.exe)'? failed with exit (?:code|status) \d|failed with error code \d+ in \S*(?:pip|tmp)|Setting up (?:PyTorch|TensorFlow) plugin[^\n]*(?:\n[^\n]*)?Failed!|Could not find MSVC/GCC/CLANG installation|Unable to pre-compile \w+|Need to compile C\+\+ extensions|No C\+\+ compiler|\['ninja', '-v'\]|Command '\['ninja'|Error compiling objects for extension|ninja: build stopped|nvcc(?:\.exe)?'? failed with exit (?:status|code)|Unable to JIT load the \w+ op|Error building extension|Failed building wheel for (?:flash|apex|xformers|llama|deepspeed|causal|mamba|bitsandbytes|pytorch3d|detectron|dlib|torch)\S*|Guessing wheel URL[\s\S]{0,600}HTTP Error 404|HTTP Error 404[\s\S]{0,600}Guessing wheel URL|FlashAttention is only supported on CUDA \S+ and above|namespace \"?(?:cub|thrust|std)\"?[^\n]*has no member|subprocess-exited-with-error|Could not build wheels for (?:flash|llama|dlib|torch|causal|mamba|pytorch3d)\S*",
             text("The extension did not compile; the first error further up names the reason"),
             text(
                 "ninja only reports that a compile job failed. Usually nvcc, its version, or the C++ compiler does not fit torch."
@@ -219,7 +232,7 @@ class TritonCompiler(CauseRule):
     title = text("Triton cannot compile its launcher")
     causes = (
         Cause(
-            r"cannot find -lcuda\b|libcuda\.so cannot found|Possible files are located at \[?'?\S*libcuda",
+            r"cannot find -lcuda\b|libcuda\.so cannot found|skipping incompatible \S*libcuda|Possible files are located at \[?'?\S*libcuda",
             text("The linker finds no libcuda.so"),
             text(
                 "Triton links against libcuda.so. The driver installs libcuda.so.1; the link libcuda.so is missing, or its folder is not known to the linker."
@@ -232,7 +245,7 @@ class TritonCompiler(CauseRule):
             ),
         ),
         Cause(
-            r"Failed to find C compiler|gcc[^\n]*No such file or directory[^\n]*|CalledProcessError: Command '\['[^']*(?:gcc|cc|clang)'[^\n]*(?:cuda_utils|__triton|main\.c)",
+            r"Failed to find C compiler|'which', '(?:g\+\+|c\+\+|gcc|cc)'|(?:g\+\+|c\+\+|gcc|clang): (?:command )?not found|No such file or directory: '(?:g\+\+|gcc|c\+\+|cc|clang)'|gcc[^\n]*No such file or directory[^\n]*|CalledProcessError: Command '\['[^']*(?:gcc|cc|clang)'[^\n]*(?:cuda_utils|__triton|main\.c)",
             text("Triton finds no C compiler"),
             text("Triton compiles a small C file at run time, and no gcc (Windows: Visual Studio) is installed."),
             (
@@ -284,7 +297,7 @@ class XlaTools(CauseRule):
             ),
         ),
         Cause(
-            r"cannot find ROCm device library|rocm-path|hipcc[^\n]*not found|HIP_PATH[^\n]*not",
+            r"cannot find ROCm device library|rocm-path|hipcc[^\n]*not found|__ockl_\w+|invalid target ID 'gfx|unsupported (?:HIP )?gpu architecture|HIP[^\n]*compiler[^\n]*not found|unknown target CPU 'gfx|HIP_PATH[^\n]*not",
             text("ROCm's compiler parts were not found"),
             text(
                 "The program compiles at run time or is built, and ROCm's device libraries or hipcc are not where it looks."
@@ -292,7 +305,7 @@ class XlaTools(CauseRule):
             (text("Install rocm-device-libs and hipcc (rocm-hip-sdk); export ROCM_PATH=/opt/rocm HIP_PATH=/opt/rocm"),),
         ),
         Cause(
-            r"libNVVM cannot be found|NVVM (?:Error|not found)|nvvm\.dll|libnvvm\.so[^\n]*(?:cannot|not found)|NvvmSupportError",
+            r"libNVVM cannot be found|NVVM_ERROR_\w+|IR version \S+ incompatible|NVVM (?:Error|not found)|nvvm\.dll|libnvvm\.so[^\n]*(?:cannot|not found)|NvvmSupportError",
             text("numba does not find NVVM, a part of the CUDA toolkit"),
             text("numba compiles with NVVM of an installed toolkit."),
             (
@@ -302,7 +315,7 @@ class XlaTools(CauseRule):
             ),
         ),
         Cause(
-            r"Cannot find ptxas|ptxas[\w-]*: (?:command )?not found|XLA requires ptxas|unsupported \.version \d|PTX version \S+ (?:does not support|is not supported)|nvrtc: error: invalid value for --gpu-architecture|invalid value for --gpu-architecture|ptxas[^\n]*(?:fatal|too old|does not support)|ptxas too old|ptxas exited with non-zero|libnvrtc-builtins\.so\S*",
+            r"Cannot find ptxas|ptxas[\w-]*: (?:command )?not found|XLA requires ptxas|unsupported \.version \d|PTX version \S+ (?:does not support|is not supported)|nvrtc: error: invalid value for --gpu-architecture|invalid value for --gpu-architecture|ptxas[^\n]*(?:fatal|too old|does not support)|ptxas too old|ptxas exited with non-zero|LLVM ERROR: (?:Cannot select|Symbol not found)[^\n]*nvvm|__nvvm_reflect|Unsupported \.target|ptxas[^\n]*fatal|libnvrtc-builtins\.so\S*",
             text("The CUDA compiler tools do not fit the card or the driver"),
             text(
                 "The toolkit that compiles at run time is older than the card (or than the code it is given), or its parts have different versions."

@@ -268,7 +268,7 @@ class NoKernelImage(MessageRule):
         r"== ?cudaSuccess \((?:8|9|98|209|200) vs",
         r"with CUDA capability sm_\d+ is not compatible",
         r"PyTorch no longer supports this GPU because it is too old",
-        r"device kernel image is invalid",
+        r"device kernel image is invalid|no kernel image\b|Cuda failure '?invalid (?:device function|kernel image)|not compiled for (?:this|your) (?:GPU|card|architecture)|no kernel found for (?:this|your)",
         r"cudaErrorNoKernelImageForDevice",
         r"CUDA_ERROR_NO_BINARY_FOR_GPU|CUDA_ERROR_INVALID_IMAGE",
     )

@@ -67,12 +67,12 @@ _CAUSES = (
         specific=False,  # the rules cuda-mismatch and cudnn-shadow are more precise
     ),
     _Cause(
-        r"DLL load failed|Visual C\+\+ Redistributable is not installed|\[WinError (?:126|127|182|193|1114)\]",
+        r"DLL load failed|Visual C\+\+ Redistributable is not installed|\[WinError (?:126|127|182|193|1114)\]|Could not find module '[^'\n]*\.dll' \(or one of its dependencies\)|[Uu]nable to load (?:DLL|shared library) '[^'\n]*'|DllNotFoundException|\[WinError 998\]",
         text("Windows lacks a library that it needs, usually Microsoft's C++ runtime."),
         "winget install Microsoft.VCRedist.2015+.x64",
     ),
     _Cause(
-        r"(?:compiled to use|built using) AVX instructions|Illegal instruction: 4|SIGILL|Illegal instruction(?=\s*(?:\([^)\n]{0,40}\))?\s*(?:\n|$))",  # an Xid may contain the phrase, too
+        r"(?:compiled to use|built using) AVX instructions|CPUs? supporting (?:at least )?the AVX instruction|requires? AVX2?\b|CPU (?:does not|doesn.t) support AVX|Illegal instruction: 4|SIGILL|Illegal instruction(?=\s*(?:\([^)\n]{0,40}\))?\s*(?:\n|$))",  # an Xid may contain the phrase, too
         text("It was built for instructions (usually AVX) that this CPU, or this virtual machine, does not have."),
         text("Use a build for older CPUs (conda-forge), or let the virtual machine pass the host's CPU through."),
     ),

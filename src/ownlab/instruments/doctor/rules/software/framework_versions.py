@@ -65,7 +65,7 @@ class FrameworkVersion(CauseRule):
             ),
         ),
         Cause(
-            r"torchvision\.transforms\.functional_tensor|module '?torch\.library'? has no attribute|module '?torchvision'? has no attribute '(?:extension|_?\w*ops?)'|cannot import name '\w+' from (?:partially initialized module )?'torchvision|module '?torch\.(?:_C|onnx|fx|utils|nn|_inductor|compiler|distributed|amp|cuda|backends)\S*' has no attribute|module 'torch' has no attribute '(?!cuda\b|npu\b|version\b|__version__\b|Tensor\b)\w+'|cannot import name '\w+' from 'torch\.",
+            r"torchvision\.transforms\.functional_tensor|No module named '?torch\._(?:six|utils_internal|dynamo|inductor)|cannot import name '\w+' from 'torch'|No module named '?torch\.(?!_C)\w+|module '?torch\.library'? has no attribute|module '?torchvision'? has no attribute '(?:extension|_?\w*ops?)'|cannot import name '\w+' from (?:partially initialized module )?'torchvision|module '?torch\.(?:_C|onnx|fx|utils|nn|_inductor|compiler|distributed|amp|cuda|backends)\S*' has no attribute|module 'torch' has no attribute '(?!cuda\b|npu\b|version\b|__version__\b|Tensor\b)\w+'|cannot import name '\w+' from 'torch\.",
             text("torch is older or newer than this package expects"),
             text("torchvision, torchaudio, transformers and others use functions of certain torch releases."),
             (

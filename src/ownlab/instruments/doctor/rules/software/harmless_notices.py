@@ -58,7 +58,7 @@ class HarmlessNotice(CauseRule):
             (text("Nothing needs to be done. To hide it: export TF_CPP_MIN_LOG_LEVEL=2"),),
         ),
         Cause(
-            r"successful NUMA node read from SysFS had negative value|could not open file to read NUMA node|could not identify NUMA node|Your kernel may (?:not )?have been built without NUMA|TFRT|Overriding (?:orig_value|allow_growth) setting",
+            r"successful NUMA node read from SysFS had negative value|could not open file to read NUMA node|could not identify NUMA node|kernel may not have been built with NUMA support|Failed to get CPU frequency|Your kernel may (?:not )?have been built without NUMA|TFRT|Overriding (?:orig_value|allow_growth) setting",
             text("Harmless: the machine has one memory node, or does not name it"),
             text("TensorFlow reads to which memory node the card belongs; with one node, the kernel reports none."),
             _NOTHING,
@@ -110,7 +110,7 @@ class HarmlessNotice(CauseRule):
             ),
         ),
         Cause(
-            r"failed to set DRM interface version 1\.4|nvidia-gpu \S+ i2c timeout|ucsi_ccg[^\n]*(?:fail|error)|_DSM: Argument #4 type mismatch|Cannot find any crtc or sizes|nvidia: loading out-of-tree module taints kernel|module verification failed: signature and/or required key missing|module license '?NVIDIA'? taints kernel|Disabling lock debugging due to kernel taint|Skipping BTF generation|amdgpu version file missing|ACPI (?:BIOS )?(?:Warning|Error)[^\n]*(?:PEGP|GFX0|_DSM)",
+            r"failed to set DRM interface version 1\.4|nvidia-gpu \S+ i2c timeout|ucsi_ccg[^\n]*(?:fail|error)|_DSM: Argument #4 type mismatch|vgaarb: (?:changed VGA decodes|setting as boot)|(?:Loaded|Unloaded) the UVM driver|possible UCSI driver bug|nvidia-powerd|Dynamic Boost|module uses symbols from proprietary module|EFI variables are not supported on this system|nvidia-modprobe: unrecognized option|Cannot find any crtc or sizes|nvidia: loading out-of-tree module taints kernel|module verification failed: signature and/or required key missing|module license '?NVIDIA'? taints kernel|Disabling lock debugging due to kernel taint|Skipping BTF generation|amdgpu version file missing|ACPI (?:BIOS )?(?:Warning|Error)[^\n]*(?:PEGP|GFX0|_DSM)",
             text("Harmless: the kernel remarks on the driver, which works nevertheless"),
             text(
                 "Such lines appear on working systems: a module from outside the kernel, a display that is not connected, a firmware table that differs."
@@ -134,7 +134,7 @@ class HarmlessNotice(CauseRule):
             _NOTHING,
         ),
         Cause(
-            r"NET/Plugin ?: ?(?:No plugin found|Could not find|Failed to find)|libnccl-net\.so[^\n]*|couldn't load driver 'lib\w+-rdmav\d+\.so'|NCCL INFO[^\n]*(?:No plugin|Using internal)|Can't open /sys/class/infiniband|TCPStore[^\n]*IPv6[^\n]*|client socket has failed to connect to [^\n]*(?:errno: 9[79]|\[::)|OMP_NUM_THREADS environment variable for each process to be 1",
+            r"NET/Plugin ?: ?(?:No plugin found|Could not find|Failed to find)|libnccl-net\.so[^\n]*|couldn't load driver 'lib\w+-rdmav\d+\.so'|NCCL INFO[^\n]*(?:No plugin|Using internal)|Can't open /sys/class/infiniband|TCPStore[^\n]*IPv6[^\n]*|client socket has failed to connect to [^\n]*(?:errno: 9[79]|\[::)|IPv6 network addresses of[^\n]*cannot be retrieved|Could not find SliceBuilder port|Could not set metric server port|OMP_NUM_THREADS environment variable for each process to be 1",
             text("Harmless: NCCL or torchrun looks for optional network parts"),
             text("Plug-ins and drivers for other network hardware are not there; NCCL uses what it has."),
             _NOTHING,
@@ -166,13 +166,13 @@ class HarmlessNotice(CauseRule):
             (text("sudo systemctl disable nvidia-fabricmanager   # it is not needed here"),),
         ),
         Cause(
-            r"CUDA Minor Version Compatibility mode ENABLED|Failed to compile generated PTX with ptxas\. Falling back|NumbaPerformanceWarning|CUPTI could not be loaded|Failed to enable MSI; falling back|control display is undefined",
+            r"CUDA Minor Version Compatibility mode ENABLED|Failed to compile generated PTX with ptxas\. Falling back|NumbaPerformanceWarning|CUPTI could not be loaded|Failed to enable MSI; falling back|control display is undefined|Some nodes were not assigned to the preferred execution providers|Rerunning with verbose output on a non-minimal build|GPU device discovery failed|retrying with tiled VAE|lavapipe is not a conformant|MESA-INTEL: warning|Using \w+ with nvenc is deprecated|Memcpy nodes are added to the graph",
             text("Harmless: the program says that it works in another way than usual"),
             text("It runs; the notice is about compatibility, compilation by the driver, or speed."),
             _NOTHING,
         ),
         Cause(
-            r"UserWarning: Can't initialize NVML|NVMLError_NotSupported|Persistence mode is deprecated|nvidia-smi[^\n]*Processes[^\n]*empty|NVIDIA-SMI[^\n]*N/A[^\n]*Not Supported",
+            r"UserWarning: Can't initialize NVML|NVMLError_NotSupported|Persistence mode is deprecated|nvidia-smi[^\n]*Processes[^\n]*empty|nvmlDeviceGetProcessUtilization[^\n]*Not Found|NVIDIA monitoring (?:is )?disabled|nvidia-smi not found\"|NVIDIA-SMI[^\n]*N/A[^\n]*Not Supported",
             text("Harmless: nvidia-smi does not show everything on this system"),
             text("Some values do not exist on this card or in this environment."),
             _NOTHING,

@@ -24,7 +24,7 @@ class LauncherSetup(CauseRule):
     title = text("The processes were not started as the program expects")
     causes = (
         Cause(
-            r"rendezvous: environment variable \w+ expected, but not set|environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|LOCAL_RANK) expected|KeyError: '(?:LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR)'|Default process group has not been initialized",
+            r"rendezvous: environment variable \w+ expected, but not set|environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|LOCAL_RANK) expected|KeyError: '(?:LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR)'|Default process group has not been initialized|Default process group is not initialized",
             text("The program was started without its launcher"),
             text("It reads its rank from variables that torchrun (or accelerate, deepspeed, srun) sets."),
             (
@@ -89,7 +89,7 @@ class LauncherSetup(CauseRule):
             ),
         ),
         Cause(
-            r"Expected to have finished reduction in the prior iteration|Expected to mark a variable ready only once|Mismatched collective detected|Detected mismatch between collectives",
+            r"Expected to have finished reduction in the prior iteration|Expected to mark a variable ready only once|Mismatched collective detected|NET/Socket[^\n]*message truncated|message truncated : receiving|Detected mismatch between collectives",
             text(
                 "The ranks do not compute the same: parameters without gradients, or branches that differ between ranks"
             ),
@@ -129,7 +129,7 @@ class LauncherSetup(CauseRule):
             ),
         ),
         Cause(
-            r"ChildFailedError|elastic\.multiprocessing\.api: ?failed|ProcessExitedException|RayActorError: The actor died",
+            r"ChildFailedError|elastic\.multiprocessing\.api: ?failed|ProcessExitedException|RayActorError: The actor died|Engine core initialization failed|See root cause above|EngineDeadError|SignalException|WorkerProc[^\n]*(?:failed|initialization)|llama runner process (?:has terminated|no longer running): (?:exit status \d|error:|$)",
             text("One of the processes ended with an error; its own message, further up, has the reason"),
             text("The launcher only reports which rank ended first."),
             (text("Search upwards for the first traceback of that rank; or run with one process: --nproc-per-node=1"),),

@@ -37,7 +37,7 @@ class CudaLibraryError(CauseRule):
             ),
         ),
         Cause(
-            r"CUDNN_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|INTERNAL_ERROR|MAPPING_ERROR|EXECUTION_FAILED|BAD_PARAM|NOT_SUPPORTED|RUNTIME\w*)|cuDNN error: |No algorithm worked!|Unable to find a valid cuDNN algorithm|unable to find an engine to execute this computation|cudnn\S* (?:handle|launch) fail",
+            r"CUDNN_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|INTERNAL_ERROR|MAPPING_ERROR|EXECUTION_FAILED|BAD_PARAM|NOT_SUPPORTED|RUNTIME\w*)|cuDNN error: |No algorithm worked!|Unable to find a valid cuDNN algorithm|unable to find an engine to execute this computation|cudnn\S* (?:handle|launch) fail|CUDNN error executing \w+|CUDNN_STATUS_(?:NOT_SUPPORTED|INTERNAL)\w+|cuDNN (?:Frontend )?[Ee]rror\b",
             text("cuDNN failed: usually the card's memory was full, or another cuDNN was loaded"),
             text(
                 "cuDNN reports this if it gets no memory for its work, if its files have different versions (a system cuDNN on the loader's path), if the driver is too old, or if the card is not supported by it."
@@ -217,7 +217,7 @@ class LaunchTimeout(CauseRule):
     title = text("The system stopped a kernel that ran too long")
     causes = (
         Cause(
-            r"\bnvlddmkm\b|Display driver \S+ stopped responding|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG|RESET)|(?:VK_|VkResult: |vk::Result::e|Vulkan\S* )ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|amdkmdag stopped",
+            r"\bnvlddmkm\b|Display driver \S+ stopped responding|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG|RESET)|(?:VK_|VkResult: |vk::Result::e|Vulkan\S* )ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|amdkmdag stopped|GPU device instance has been suspended|GetDeviceRemovedReason|device (?:was )?removed[^\n]*(?:GPU|DirectML|D3D)",
             text("Windows (or the driver) reset the card: it did not answer in time"),
             text(
                 "A kernel ran longer than the display may wait, or the card hung: overclocking, heat, power, or a broken driver."
@@ -261,7 +261,7 @@ class AppleGpuLimits(CauseRule):
     title = text("Apple's GPU cannot do this")
     causes = (
         Cause(
-            r"not currently (?:implemented|supported) (?:for|on) the MPS|MPS[^\n]*(?:doesn't|does not) support|Cannot convert a MPS Tensor to float64",
+            r"not currently (?:implemented|supported) (?:for|on) the MPS|MPS[^\n]*(?:doesn't|does not) support|Cannot convert a MPS Tensor to float64|'mps\.\w+' op |\[MPS\w+[^\n]*(?:Error|assert)|MPSNDArray|total bytes of NDArray",
             text("Apple's GPU (MPS) does not have this operation"),
             text("torch's MPS back end lacks it, or the number format (float64)."),
             (

@@ -114,7 +114,7 @@ class SystemLibraryMissing(CauseRule):
             ),
         ),
         Cause(
-            r"lib(?:GL|SM|Xext|Xrender|glib-2\.0|gthread-2\.0)\.so\S*: cannot open",
+            r"lib(?:GL|SM|Xext|Xrender|glib-2\.0|gthread-2\.0)\.so\S*: cannot open|Could not load the Qt platform plugin|no Qt platform plugin could be initialized",
             text("OpenCV needs a graphics library of the system"),
             text("Slim images and servers lack it. The GPU is not concerned."),
             (

@@ -16,6 +16,7 @@ from ownlab.text import text
 
 __all__ = ["MixedPackages", "TorchSeesNoGpu"]
 
+_SAYS_NO = re.compile(r"torch\.cuda\.is_available\(?\)?[^\n\w]{0,8}(?:returns? |is )?False\b", re.IGNORECASE)
 _LABEL = re.compile(r"\+(cu\d+|cpu|rocm[\d.]+|xpu)")
 
 
@@ -178,18 +179,17 @@ class TorchSeesNoGpu(Rule):
 
     code = "torch-no-gpu"
     severity = "error"
+    last_resort = True
     title = text("torch sees no GPU; usually it is a build without CUDA")
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         torch = framework(machine, "torch")
+        blind = torch is not None and value_of(torch.devices) == ()
         unexplained = (
             machine.origin == "pasted"
-            and torch is not None
-            and value_of(torch.devices) == ()
-            and not isinstance(torch.build, Known)
-            and not isinstance(machine.nvidia.driver, Known)
-            and not value_of(machine.cards)
+            and (blind or any(_SAYS_NO.search(message.text) for message in case.messages))
+            and not (torch is not None and isinstance(torch.build, Known))
         )
         if not unexplained:
             return
@@ -205,6 +205,11 @@ class TorchSeesNoGpu(Rule):
                 ),
                 text("With pip: {command}", command=torch_command(machine) or "pip install torch"),
                 text("With conda-forge: conda install -c conda-forge pytorch-gpu   # in a new environment"),
-                text("If the build has CUDA: nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
+                text(
+                    "An AMD card: the ROCm build (torch.version.hip is not None): pip install torch --index-url https://download.pytorch.org/whl/rocm6.4; Jetson: NVIDIA's own wheel for its JetPack"
+                ),
+                text(
+                    "If the build has CUDA: nvidia-smi must work and show a CUDA not older than the build's major version; echo $CUDA_VISIBLE_DEVICES; in a container --gpus all; after a driver update: reboot"
+                ),
             ),
         )

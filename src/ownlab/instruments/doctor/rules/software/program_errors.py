@@ -47,7 +47,7 @@ class DeviceAssert(MessageRule):
     patterns = (
         r"device-side assert triggered",
         r"cudaErrorAssert\b",
-        r"Assertion `[^`']*(?:t >= 0 && t < n_classes|srcIndex < srcSelectDimSize|index out of bounds)[^`']*` failed",
+        r"Assertion `[^`']*(?:t >= 0 && t < n_classes|srcIndex < srcSelectDimSize|index out of bounds)[^`']*` failed|block: \[\d+, ?\d+, ?\d+\], thread: \[\d+, ?\d+, ?\d+\] Assertion|Assertion `(?:input_val|idx_dim|srcIndex|ind >=|index >=|cur_target|target_val|probability tensor)[^`']*` failed",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:
@@ -202,7 +202,7 @@ class NcclError(MessageRule):
         r"NCCL error",
         r"ncclSystemError|ncclUnhandledCudaError|ncclInternalError|ncclRemoteError|ncclInvalidUsage",
         r"Watchdog caught collective operation timeout",
-        r"Some NCCL operations have failed or timed out",
+        r"Some NCCL operations have failed or timed out|NCCL communicator was aborted|NCCL failure ?:|failed to pass monitoredBarrier|Monitored[Bb]arrier[^\n]*(?:timed out|timeout)",
     )
     _MEANINGS = (
         (
@@ -282,7 +282,7 @@ class MixedDevices(FixedMessageRule):
     patterns = (
         r"Expected all tensors to be on the same device|set the storage of a tensor on device \S+ to a storage on different device",
         r"Input type \(\S+\) and weight type \((?:torch\.)?\S+\) should be the same",
-        r"indices should be either on cpu or on the same device",
+        r"indices should be either on cpu or on the same device|module must have its parameters and buffers on device|found one of them on device: cpu",
     )
     meaning = text("The machine works. One tensor is on the CPU (or another card), the others are elsewhere.")
     fix = (
@@ -433,7 +433,7 @@ class BitsandbytesWithoutCuda(FixedMessageRule):
         r"libbitsandbytes_cpu\.so: undefined symbol|Error [^\n]{3,60} at line \d+ in file \S*ops\.cu",
         r"CUDA Setup failed despite (?:GPU|CUDA) being available|libbitsandbytes\S*: undefined symbol",
         r"Configured CUDA binary not found at .*libbitsandbytes|Failed to import transformers\.integrations\.bitsandbytes",
-        r"Required library version not found: libbitsandbytes",
+        r"Required library version not found: libbitsandbytes|No libcudart\.so found|cublasLt ran into an error|cuBLAS API failed with status|CUDA_SETUP[^\n]*|libcudart\.so not found in any|directories listed in your path were found to be non-existent|Could not load library libbitsandbytes|libbitsandbytes_\w+\.(?:so|dll)[^\n]*(?:not found|cannot open|No such file)|bitsandbytes[^\n]*(?:not compiled|no GPU|without (?:CUDA|GPU)|CUDA Setup failed)",
     )
     meaning = text("It found no library for this torch's CUDA version, and loaded its CPU library instead.")
     fix = (

@@ -34,7 +34,7 @@ class RuntimeFailure(CauseRule):
             ),
         ),
         Cause(
-            r"(?:THCudaCheck FAIL[^\n]{0,160}|Triton Error \[CUDA\]|(?:CUDA|cuda)(?: driver| runtime)? (?:error|failure)[^\n]{0,20}) ?: invalid (?:configuration argument|argument|resource handle|device symbol|device context|texture)|Error invalid configuration argument at line|cudaErrorInvalid(?:Value|Configuration|ResourceHandle|Symbol)\b|CUDA_ERROR_INVALID_(?:VALUE|HANDLE|CONTEXT)\b|Cuda failure '?invalid",
+            r"(?:THCudaCheck FAIL[^\n]{0,160}|Triton Error \[CUDA\]|(?:CUDA|cuda)(?: driver| runtime)? (?:error|failure)[^\n]{0,20}) ?: invalid (?:configuration argument|argument|resource handle|device symbol|device context|texture)|Error invalid configuration argument at line|cudaErrorInvalid(?:Value|Configuration|ResourceHandle|Symbol)\b|CUDA_ERROR_INVALID_(?:VALUE|HANDLE|CONTEXT)\b|Cuda failure '?invalid (?!device function|kernel image)",
             text(
                 "A CUDA function got an invalid value: an empty batch, another card's handle, or libraries of different versions"
             ),
@@ -52,7 +52,7 @@ class RuntimeFailure(CauseRule):
             ),
         ),
         Cause(
-            r"does not support efficient float16|Requested (?:float16|int8_float16|bfloat16) compute type|A tensor with all NaNs was produced|video card does not support half type|does not support (?:FP16|half)",
+            r"does not support efficient float16|Requested (?:float16|int8_float16|bfloat16) compute type|A tensor with all NaNs was produced|probability tensor contains either|loss is nan[^\n]*fp16|video card does not support half type|does not support (?:FP16|half)",
             text("This card computes slowly or wrongly in float16"),
             text(
                 "GTX 16 cards produce NaN in some models, and Pascal and older cards have no fast float16; so do CPUs."
@@ -117,6 +117,21 @@ class RuntimeFailure(CauseRule):
             ),
         ),
         Cause(
+            r"MetadataIncompleteBuffer|HeaderTooLarge|InvalidHeader\w*|SafetensorError|PytorchStreamReader failed|file in archive is not in a subdirectory|failed finding central directory|invalid magic (?:number|characters)|unexpected EOF[^\n]*(?:corrupt|expected)|file is (?:truncated|corrupt)|tensor '?[\w.]+'? data is not within the file bounds|(?:model|checkpoint|weights?) file[^\n]*(?:corrupt|truncated|incomplete)|invalid load key",
+            text("A model file is incomplete or is no model: the download was cut short, or is a pointer of Git LFS"),
+            text(
+                "The file ends before its contents do, or contains a web page or a few lines of text. The card is not concerned."
+            ),
+            (
+                text(
+                    "ls -l FILE; head -c 200 FILE   # compare the size with the source; “version https://git-lfs” is a pointer: git lfs pull"
+                ),
+                text(
+                    "Delete the file (and its copy in ~/.cache/huggingface) and download it again; df -h shows whether the disk was full."
+                ),
+            ),
+        ),
+        Cause(
             r"PhysX Internal CUDA error|PhysX error: GPU|PxgCudaDevice|Gym cuda error: (?!no kernel)",
             text(
                 "The simulator's physics failed on the card: its memory is full, or the driver does not fit the simulator"
@@ -149,7 +164,7 @@ class UnfitLibrary(CauseRule):
     last_resort = True
     causes = (
         Cause(
-            r"\.so[\w.]*: undefined symbol: \S+|symbol lookup error|\.so[\w.]*: symbol \S+ version \S+ not defined",
+            r"\.so[\w.]*: undefined symbol: \S+|\.so[\w.]*: undefined symbol\b|symbol lookup error|\.so[\w.]*: symbol \S+ version \S+ not defined",
             text("A compiled package does not fit the library that it is loaded with"),
             text("It was built for another release of torch, CUDA, NumPy or of the system's library in the message."),
             (

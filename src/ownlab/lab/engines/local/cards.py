@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ownlab.config.loader import resolve_lab_options
-from ownlab.config.machine_options import OWN_PYTHON, resolve_machine_options
-from ownlab.errors import CardsTaken, DeviceUnusable, InterpreterError, UsageError
-from ownlab.lab.environments.registry import DEFAULT, Environment
+from ownlab.errors import CardsTaken, DeviceUnusable, UsageError
+from ownlab.lab.engines.interpreter import choose_environment
 from ownlab.lab.runs.runtime_type import cpu_of_environment, find_named_type
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
@@ -36,7 +34,7 @@ def choose_script_type(
     Without any of them: the active environment's Python or else the default environment, on the CPU.
     """
     base = find_named_type((type_name and cpu_of_environment(type_name, env)) or type_name or CPU_TYPE, env)
-    environment = _environment(base, python, given=type_name is not None, env=env)
+    environment = choose_environment(base, python, given=type_name is not None, env=env)
     options = resolve_lab_options(environ=env)
     if gpus is None:
         return custom_type(environment, base.kind, base.cards, base.parts, options)
@@ -76,31 +74,6 @@ def check_own_lease(kind: RuntimeType, env: Mapping[str, str]) -> None:
             ),
             hint=text("Change the notebook's runtime type to one without a GPU, or ask for fewer GPUs."),
         )
-
-
-def _environment(base: RuntimeType, python: str | None, *, given: bool, env: Mapping[str, str]) -> Environment:
-    """The interpreter: --python, else that of the named type, else the active environment, else the default one."""
-    options = resolve_machine_options(python=python, environ=env)
-    is_active = options.python_origin != OWN_PYTHON and not _is_own(options.python)
-    if python is None and (given or not is_active):
-        return Environment(base.environment, base.python)
-    if not os.access(options.python, os.X_OK):
-        message = text("{python} is missing or not executable.", python=options.python)
-        raise InterpreterError(
-            message, hint=text("--python takes an interpreter, or the folder or name of an environment.")
-        )
-    return Environment(_name(options.python), os.path.abspath(options.python))
-
-
-def _is_own(python: str) -> bool:
-    return os.path.dirname(os.path.abspath(python)) == os.path.dirname(sys.executable)
-
-
-def _name(python: str) -> str:
-    """How an interpreter is shown: by the folder of its environment."""
-    folder = os.path.dirname(os.path.abspath(python))
-    name = os.path.basename(os.path.dirname(folder)) if os.path.basename(folder) in ("bin", "Scripts") else ""
-    return (name if name not in ("", "usr", "local", DEFAULT) else os.path.basename(python)).lstrip(".")
 
 
 def _kinds(gpus: int, devices: Sequence[Device]) -> list[str]:

@@ -1,0 +1,139 @@
+"""Puts messages into the words that rules know: errors that are given as numbers, and a system's messages in other languages.
+
+"cuInit failed: 999" and "error == cudaSuccess (35 vs. 0)" say the same as CUDA's sentence for 999 and 35; "Datei oder
+Verzeichnis nicht gefunden" the same as "No such file or directory". The decoded text is added as a message of its own, so
+that each rule has to know one form only, and its evidence shows where the words come from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from ownlab.catalog.error_codes import ErrorFamily, error_code, phrases
+from ownlab.instruments.doctor.records import Case, Message
+from ownlab.text import text
+
+__all__ = ["with_decoded_messages"]
+
+_LINE_LENGTH = 2000  # longer lines are not searched: a number in them belongs to anything
+_TELLING = 18  # letters: a sentence that long is CUDA's own; "unknown error" may be anybody's
+_NUMBER = r"\(?(?P<number>\d{1,4})\b(?![.%\w])"
+_SIGNED = r"(?P<number>-\d{1,4})\b"
+
+
+class _Form(NamedTuple):
+    """A way in which programs print an error by its number."""
+
+    family: ErrorFamily
+    label: str  # before the number in the decoded message
+    pattern: re.Pattern[str]
+
+
+def _form(family: ErrorFamily, label: str, pattern: str) -> _Form:
+    return _Form(family, label, re.compile(pattern, re.IGNORECASE))
+
+
+_FORMS = (
+    _form("cudnn", "cuDNN error", rf"\bcudnn\w*[ _]?(?:error|failure|status|failed)[^\n\d]{{0,12}}{_NUMBER}"),
+    _form(
+        "cublas",
+        "cuBLAS error",
+        rf"(?<!External\) )\bcublas\w*(?: api)?[ _]?(?:error|failure|status|failed)[^\n\d]{{0,12}}{_NUMBER}",
+    ),
+    _form("nccl", "NCCL error", r"\bNCCL (?:error|failure):?\s+(?P<number>[1-6])\b"),
+    _form(
+        "nvml",
+        "NVML error",
+        rf"\bnvml\w*[^\n\d]{{0,30}}\b(?:error|failure|failed|returned|ret|return code)\b[^\n\d]{{0,8}}{_NUMBER}",
+    ),
+    _form(
+        "hip",
+        "HIP error",
+        rf"\b(?:hip(?: runtime)? ?(?:error|failure)|hip[A-Z]\w+(?:\(\w*\))? (?:returned|failed))[^\n\d]{{0,12}}{_NUMBER}",
+    ),
+    _form("cuda", "CUDA error", rf"cudaSuccess\s+{_NUMBER}(?= vs)"),
+    _form("cuda", "CUDA error", rf"THCudaCheck FAIL[^\n]*\berror={_NUMBER}"),
+    _form("cuda", "CUDA error", rf"\[{_NUMBER}\] Call to cu\w+"),
+    _form(
+        "cuda",
+        "CUDA error",
+        r"\bcuda[ _]*(?:driver |runtime |api |library |init\w* )*(?:error|failure|failed)(?:[ _]?(?:code|number|no\.?))?"
+        rf"(?: with(?: error)?(?: code)?)?(?:\s*[:=#]\s*|\s+|(?=\()){_NUMBER}",
+    ),
+    _form(
+        "cuda",
+        "CUDA error",
+        rf"\b(?-i:cu(?:da)?[A-Z])\w*(?:\([^)\n]*\))?\s*(?:returned|failed|err|error|->|result)\b[^\n\d]{{0,25}}{_NUMBER}(?! (?:device|gpu))",
+    ),
+    _form("cuda", "CUDA error", rf"\bcuda\b[^\n]{{0,40}}\bfailure(?: with error)?:? {_NUMBER}"),
+    _form("cuda", "CUDA error", rf"failed to get device context {_NUMBER}"),
+    _form("opencl", "OpenCL error", rf"\b(?:cl(?-i:[A-Z])\w+|opencl)\b[^\n]{{0,60}}[^\n\d\w]{{1,8}}{_SIGNED}"),
+    _form("vulkan", "Vulkan error", rf"\b(?:vk(?-i:[A-Z])\w+|vkresult|vulkan)\b[^\n]{{0,60}}[^\n\d\w]{{1,8}}{_SIGNED}"),
+    _form(
+        "exit",
+        "exit code",
+        r"\b(?:exit(?:ed|s)?|terminated|returned|died|finished)\b[^\n\d]{0,40}?(?P<number>-?(?:\d{9,10}|0x[0-9a-f]{8}|(?<=-)\d{1,2}|1[34]\d)\b)",
+    ),
+    _form("exit", "exit code", r"(?P<number>\b0xC0000[0-9A-F]{3}\b)"),
+    _form(
+        "windows",
+        "Windows error",
+        r"^(?!.*onnxruntime).*(?:LoadLibrary|Error loading|\.dll)[^\n]{0,200}\berror(?: code)?\W{0,4}(?P<number>126|127|182|193|998|1114|1455)\b",
+    ),
+)
+_DIGIT = re.compile(r"\d")
+
+
+def with_decoded_messages(case: Case) -> Case:
+    """Return the case with the decoded form of its messages added; the same case where there is nothing to decode."""
+    added = dict.fromkeys(decoded for message in case.messages for decoded in _decoded(message))
+    if not added:
+        return case
+    return msgspec.structs.replace(case, messages=(*case.messages, *added))
+
+
+def _decoded(message: Message) -> Iterator[Message]:
+    translated = _translate(message.text)
+    if translated != message.text:
+        yield Message(translated, text("{where}, translated", where=message.where))
+    if _DIGIT.search(message.text):
+        for line in message.text.splitlines():
+            if len(line) <= _LINE_LENGTH:
+                yield from _named_errors(line, message)
+
+
+def _translate(content: str) -> str:
+    lowered = content.lower()
+    for phrase in phrases():
+        for translation in phrase.translations:
+            if translation.lower() in lowered:
+                content = re.sub(re.escape(translation), phrase.english, content, flags=re.IGNORECASE)
+    return content
+
+
+def _named_errors(line: str, message: Message) -> Iterator[Message]:
+    """Yield the names of the errors that a line gives as numbers, unless the message names them itself."""
+    for form in _FORMS:
+        match = form.pattern.search(line)
+        if match is None:
+            continue
+        known = error_code(form.family, _as_number(match["number"]))
+        if known is None:
+            continue
+        shown = message.text.lower()
+        if known.name.lower() in shown or (len(known.says) > _TELLING and known.says.lower() in shown):
+            continue
+        name = f"{known.name}, {known.says}" if known.says else known.name
+        yield Message(
+            f"{form.label} {match['number']}: {name}", text("{where}, error by its number", where=message.where)
+        )
+
+
+def _as_number(digits: str) -> int:
+    """Return the number; Windows prints its large ones also as negative ones and in hexadecimal."""
+    number = int(digits, 16 if "0x" in digits.lower() else 10)
+    return number + 2**32 if number < -(2**16) else number

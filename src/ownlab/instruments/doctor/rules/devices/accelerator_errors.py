@@ -1,0 +1,126 @@
+"""Further causes of failures of Ascend NPUs, TPUs and Intel cards, by the words of their own software."""
+
+from __future__ import annotations
+
+from ownlab.instruments.doctor.rule import Cause
+from ownlab.text import text
+
+__all__ = ["ASCEND_ERRORS", "INTEL_FIRMWARE", "INTEL_RUNTIME", "TPU_ERRORS"]
+
+# Sources: CANN, "Troubleshooting" (aclError, error codes E*); Ascend/pytorch, README.
+ASCEND_ERRORS = (
+    Cause(
+        r"\b(?:207018|207001|EL0004|EL0005)\b|rtMalloc[^\n]*fail|aclrtMalloc[^\n]*fail",
+        text("The NPU's memory is full"),
+        text("The program, or another one on the same card, has taken the HBM."),
+        (
+            text("npu-smi info   # shows memory and processes; end what is left over, use a smaller batch or context"),
+            text("export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True   # against fragmentation"),
+        ),
+    ),
+    Cause(
+        r"\b50000[0-3]\b|SetPrecisionMode|AclSetCompileopt|GEInitialize|ge(?:\w* )?[Ii]nit\w*[^\n]*fail|ErrorManager|aclnn\w*[^\n]*(?:not (?:in|found)|undefined)",
+        text("CANN's compiler (GE) does not start: its environment, its Python packages or its kernels are missing"),
+        text(
+            "torch_npu starts CANN's compiler with the first operation. It needs CANN's variables, the kernels package for this chip, Python packages, and CANN of the release that belongs to torch_npu."
+        ),
+        (
+            text("source /usr/local/Ascend/ascend-toolkit/set_env.sh   # in the shell that starts Python"),
+            text(
+                "pip install numpy decorator sympy cffi protobuf attrs pyyaml pathlib2 scipy requests psutil absl-py ml-dtypes tornado   # what the compiler imports; NumPy below 2 for older CANN"
+            ),
+            text(
+                "Install Ascend-cann-kernels-CHIP of CANN's version; compare the pair of torch_npu and CANN: https://github.com/Ascend/pytorch"
+            ),
+        ),
+    ),
+    Cause(
+        r"tsdclient|\[TsdClient\]|Tsd[A-Z]\w+[^\n]*fail|E3\d{4}: Inner|[Uu]nsupported soc|No supported Ascend soc|soc_?version[^\n]*(?:not support|unsupported|invalid|unknown)|aclrtGetSocName",
+        text("The NPU's driver and CANN do not belong together, or the chip is unknown to this release"),
+        text("CANN asks the driver for the chip and starts its services there. One of them is older than the other needs."),
+        (
+            text(
+                "npu-smi info; cat /usr/local/Ascend/driver/version.info /usr/local/Ascend/ascend-toolkit/latest/version.cfg   # compare with CANN's table of versions"
+            ),
+            text(
+                "Install driver, firmware, CANN and torch_npu of one row of that table; in a container the host's driver counts, and /usr/local/Ascend/driver must be mounted."
+            ),
+        ),
+    ),
+    Cause(
+        r"ERR\d{5}\b|\bE[A-Z]\d{4}\b|\bE\d{5}\b|Inner error is reported|NPU (?:function )?error|CANN error|ggml-cann|aclError|AscendCL|\bACL (?:error|stream)",
+        text("CANN failed; its first line that starts with E and a number names the reason"),
+        text(
+            "torch_npu passes on what CANN reports. Errors may come later than the operation that caused them; often driver, CANN and torch_npu do not belong together, or an operator does not support its input."
+        ),
+        (
+            text("export ASCEND_LAUNCH_BLOCKING=1 ASCEND_GLOBAL_LOG_LEVEL=3 ASCEND_SLOG_PRINT_TO_STDOUT=1   # then run again, and read the first error"),
+            text(
+                "source /usr/local/Ascend/ascend-toolkit/set_env.sh; npu-smi info; compare the versions with the table of https://github.com/Ascend/pytorch"
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+# Sources: Cloud TPU, "Troubleshooting TensorFlow/PyTorch/JAX"; Kaggle, "TPU documentation"; tensorflow, TPUClusterResolver.
+TPU_ERRORS = (
+    Cause(
+        r"Could not lookup TPU metadata|TPUClusterResolver|TPU [Cc]luster [Rr]esolver|Please provide a TPU Name to connect to|TPU (?:node )?name[^\n]*(?:not found|invalid)",
+        text("TensorFlow does not find the TPU by this name"),
+        text(
+            "TPUClusterResolver needs the TPU's name or address; on a TPU VM (and Kaggle, Colab today) it is 'local'. Without a TPU runtime there is none to find."
+        ),
+        (
+            text("Choose a TPU runtime (Colab, Kaggle); then: tf.distribute.cluster_resolver.TPUClusterResolver(tpu='local')"),
+            text("TPU node: tpu='NAME', zone and project of the TPU, and a TensorFlow of the TPU's version"),
+        ),
+    ),
+    Cause(
+        r"ConfigureDistributedTPU|op type not registered '?\w*TPU|TPU[^\n]*not (?:registered|compiled)|TensorFlow was not compiled with TPU|Op type not registered[^\n]*TPU",
+        text("This TensorFlow has no support for TPUs"),
+        text("TPU VMs need a TensorFlow built for them; the ordinary wheel lacks the operations."),
+        (text("pip uninstall -y tensorflow; pip install tensorflow-tpu -f https://storage.googleapis.com/libtpu-tf-releases/index.html"),),
+    ),
+    Cause(
+        r"Unable to find a context_id matching|(?:TPU )?worker (?:was|may have been) (?:restarted|preempted)|Socket closed[^\n]*tpu|failed to connect to all addresses[^\n]*(?:8470|8471|tpu)|TPU[^\n]*(?:preempted|PREEMPTED|UNHEALTHY)|(?:session|context) (?:was )?GC'd",
+        text("The TPU's worker was restarted or preempted, or ran out of memory"),
+        text("The program's connection to the TPU is lost, and what was in its memory with it."),
+        (
+            text("Restart the runtime (kernel), connect and initialise the TPU again, and load the last checkpoint."),
+            text("If it happens at the same step: a smaller batch; the host's memory may be full."),
+        ),
+    ),
+    Cause(
+        r"No module named '?(?:torch_xla|libtpu)|torch_xla is not (?:installed|available)|PJRT_DEVICE is (?:not|un)set",
+        text("torch_xla, torch's part for TPUs, is not installed"),
+        text("torch itself does not know TPUs. torch and torch_xla must have the same version."),
+        (text("pip install torch==X.Y.* 'torch_xla[tpu]==X.Y.*' -f https://storage.googleapis.com/libtpu-releases/index.html; export PJRT_DEVICE=TPU"),),
+    ),
+)  # fmt: skip
+
+# Sources: intel/compute-runtime, README; kernel documentation, i915 and xe; dgpu-docs.intel.com.
+INTEL_FIRMWARE = (
+    Cause(
+        r"(?:i915|xe)\b[^\n]*(?:GuC|HuC|DMC|GSC)[^\n]*(?:fail|ERROR|not found|too old|wedged)|not properly supported by (?:i915|xe)|force_probe|(?:i915|xe)\b[^\n]*(?:GPU HANG|wedged|probe[^\n]*failed with error)|Failed to (?:load|fetch) (?:GuC|HuC|DMC)",
+        text("The kernel's driver (i915, xe) does not start this Intel card: kernel or firmware is too old for it"),
+        text("Each generation needs a kernel that knows it (Arc A: 6.2, Arc B: 6.11 and newer) and the firmware of linux-firmware."),
+        (
+            text("uname -r; sudo dmesg | grep -iE 'i915|xe |guc|huc'; install a newer kernel and linux-firmware, then reboot"),
+            text("Where the kernel is new enough but names the parameter: i915.force_probe=ID (or xe.force_probe=ID) on its command line; turn Above 4G Decoding and Resizable BAR on in the firmware."),
+        ),
+    ),
+)  # fmt: skip
+INTEL_RUNTIME = (
+    Cause(
+        r"No available devices: GPU|Context was not initialized for|Please,? check OpenCL|Cannot load ICD|libigdrcl|igdrcl|Device with \"?GPU\"? name is not registered|(?:GPU|NPU) device[^\n]*not (?:registered|supported)[^\n]*(?:openvino|OpenVINO|core)|clGetDeviceIDs[^\n]*(?:-1\b|DEVICE_NOT_FOUND)|openvino[^\n]*(?:Can not|Cannot|Failed to) (?:find|get|create)[^\n]*GPU",
+        text("OpenVINO (or OpenCL) finds no Intel GPU: the compute runtime is missing, old, or may not be opened"),
+        text(
+            "The GPU plug-in works through OpenCL. Its runtime is not installed, does not know this chip, or this user may not open /dev/dri/renderD128; in a container the device is missing."
+        ),
+        (
+            text("sudo apt-get install -y intel-opencl-icd libze-intel-gpu1 clinfo; clinfo -l   # new chips: the packages of intel/compute-runtime's releases"),
+            text("sudo usermod -aG render,video $USER; then log in again. Container: --device /dev/dri --group-add $(stat -c %g /dev/dri/renderD128)"),
+            text("NPU: install intel/linux-npu-driver and a kernel with intel_vpu. Windows: the newest graphics driver from Intel."),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,141 @@
+"""Runs as jobs of a Slurm cluster."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from ownlab.config.settings import LabOptions
+from ownlab.errors import CardsTaken, DeadlineError, InputError, LabError
+from ownlab.lab.engines.interface import Engine, HowToEnd, Job, JobStatus, Offer, Request, Task
+from ownlab.lab.engines.job_end import END_FILE
+from ownlab.lab.engines.slurm.batch_script import batch_script
+from ownlab.lab.engines.slurm.commands import Slurm
+from ownlab.lab.engines.slurm.job_status import end_from_folder, lost, status_of, write_reason
+from ownlab.lab.engines.slurm.readers import read_time
+from ownlab.lab.engines.slurm.requests import ENGINE, Site, all_offers, comment_of, offer_for, sbatch_options
+from ownlab.text import text
+
+__all__ = ["SlurmEngine"]
+
+# Seconds.
+_SOON = 60.0  # a job that is expected to start this soon does not wait
+_ENDS_WITHIN = 120.0
+_BETWEEN_LOOKS = 0.5
+
+
+class SlurmEngine(Engine):
+    """The cluster that Slurm's commands reach from here. It needs a folder that all nodes share."""
+
+    name: ClassVar[str] = ENGINE
+
+    def __init__(self, environ: Mapping[str, str], options: LabOptions | None = None) -> None:
+        super().__init__(environ, options)
+        self._slurm = Slurm(environ, self.options.slurm_deadline_seconds)
+        self._known: dict[str, tuple[float, JobStatus]] = {}  # of a runtime: when Slurm was asked, and what it said
+        self._numbers: dict[str, str] = {}
+
+    def offers(self, request: Request | None = None) -> tuple[Offer, ...]:
+        """The partitions with their GPUs, or what meets a request."""
+        self._slurm.check_version()
+        site = Site(self._slurm.partitions(), self._slurm.nodes())
+        if request is None:
+            return all_offers(site, self.options, self.environ)
+        return (offer_for(request, site, self.options, self.environ),)
+
+    def submit(self, task: Task) -> Job:
+        """Give the batch script of a run to sbatch."""
+        options = sbatch_options(task, self.options)
+        path = Path(task.folder, "job.sh")
+        try:
+            path.write_text(batch_script(task.folder, task.cwd, task.offer.type.python), encoding="utf-8")
+        except OSError as exc:
+            raise InputError(
+                text("Cannot write to {folder}: {reason}.", folder=task.folder, reason=exc.strerror)
+            ) from exc
+        try:
+            if not task.wait:
+                self._refuse_to_wait(str(path), options)
+            number = self._slurm.submit(str(path), options)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        self._numbers[task.runtime] = number
+        return Job(task.runtime, task.folder, number)
+
+    def _refuse_to_wait(self, script: str, options: Sequence[str]) -> None:
+        printed = self._slurm.test(script, options)
+        match = re.search(r"to start at (\S+)", printed)
+        starts_at = read_time(match[1]) if match is not None else None
+        if starts_at is not None and starts_at <= time.time() + _SOON:
+            return
+        hint = text("Leave --no-wait out to put it into the queue.")
+        if starts_at is None:
+            raise CardsTaken(text("Slurm does not know when this could start."), hint=hint)
+        at = time.strftime("%F %H:%M", time.localtime(starts_at))
+        raise CardsTaken(text("The nodes or GPUs are in use; it could start at {at}.", at=at), hint=hint)
+
+    def status(self, jobs: Sequence[Job]) -> tuple[JobStatus, ...]:
+        """From the folder of a job that has ended, otherwise from Slurm, which is asked every few seconds."""
+        return tuple(map(self._status, jobs))
+
+    def _status(self, job: Job) -> JobStatus:
+        asked_at, known = self._known.get(job.runtime, (0.0, None))
+        if known is not None and known.has_ended:
+            return known
+        if os.path.exists(os.path.join(job.folder, END_FILE)) and (end := end_from_folder(job.folder)) is not None:
+            return self._remember(job, end)
+        if known is not None and time.monotonic() < asked_at + self.options.slurm_poll_seconds:
+            return known
+        try:
+            found = self._slurm.job(number) if (number := self._number(job)) else None
+        except (LabError, DeadlineError) as exc:
+            # A job goes on while the controller is away.
+            return self._remember(job, known or JobStatus("waiting", exc.message))
+        return self._remember(job, lost(job) if found is None else status_of(found, job.folder))
+
+    def _remember(self, job: Job, status: JobStatus) -> JobStatus:
+        self._known[job.runtime] = (time.monotonic(), status)
+        return status
+
+    def _number(self, job: Job) -> str:
+        """The number of a job. If the process that submitted it could not write it down, the job is found by its comment."""
+        number = job.reference or self._numbers.get(job.runtime, "")
+        if not number:
+            queue = self._slurm.queue(pwd.getpwuid(os.geteuid()).pw_name)
+            number = next((each.number for each in queue if each.comment == comment_of(job.runtime)), "")
+            self._numbers[job.runtime] = number
+        return number.partition(";")[0]
+
+    def cancel(self, job: Job, how: HowToEnd, why: str) -> None:
+        """By scancel. Slurm gives a job that is cancelled KillWait seconds to save."""
+        status = self._status(job)
+        number = "" if status.has_ended else self._number(job)
+        if not number:
+            return
+        is_running = status.state == "running"
+        if how == "interrupt" and is_running:
+            self._slurm.cancel(number, "--signal=INT")
+            return
+        write_reason(job.folder, why)
+        if how == "now" and is_running:
+            self._slurm.cancel(number, "--full", "--signal=KILL")
+        self._slurm.cancel(number)
+        self._known.pop(job.runtime, None)
+        if how == "now":
+            self._wait_for_end(job)
+
+    def _wait_for_end(self, job: Job) -> None:
+        deadline = time.monotonic() + _ENDS_WITHIN
+        while time.monotonic() < deadline:
+            found = self._slurm.job(self._number(job))
+            status = lost(job) if found is None else status_of(found, job.folder)
+            if status.has_ended:
+                self._remember(job, status)
+                return
+            time.sleep(_BETWEEN_LOOKS)

@@ -1,0 +1,108 @@
+"""Rules written from mechanisms: near misses of their broad patterns, what they hold back, and the last resort."""
+
+from __future__ import annotations
+
+import pytest
+
+from ownlab.errors import NotRecognised
+from ownlab.instruments.doctor.diagnosis import diagnose
+from ownlab.instruments.doctor.paste.reader import read_paste
+from ownlab.instruments.doctor.records import Finding
+
+
+def findings_of(content: str) -> tuple[Finding, ...]:
+    try:
+        return diagnose(read_paste(content)).findings
+    except NotRecognised:
+        return ()
+
+
+# In order: the rule, a message of it, and one that looks alike but is another's, or nobody's.
+NEAR_MISSES = [
+    ("tpu", "The TPU is already in use by process with pid 1234", "ERROR: output device busy, retrying"),
+    ("program-backend", "Unknown encoder 'h264_nvenc'", "Stream #0:0 -> #0:0 (h264 (native) -> h264 (h264_nvenc))"),
+    ("program-backend", "OPTIX_ERROR_UNSUPPORTED_ABI_VERSION: Unsupported ABI version", "OptiX denoiser enabled on NVIDIA GeForce RTX 3090"),
+    ("module-upkeep", "Error! Could not locate dkms.conf file.\nFile: /var/lib/dkms/nvidia/390.48/source/dkms.conf does not exist.", "nvidia/535.129.03, 6.5.0-17-generic, x86_64: installed"),
+    ("module-upkeep", "/bin/sh: 1: gcc-12: not found (building nvidia)", "gcc-12 (Ubuntu 12.3.0) 12.3.0"),
+    ("kernel-crash", "kernel: RIP: 0010:_nv012345rm+0x12/0x40 [nvidia]", "[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:01:00.0 on minor 1"),
+    ("package-tool", "error: externally-managed-environment", "Successfully installed torch-2.9.0"),
+    ("driver-mixed", "ii  libnvidia-compute-470:amd64  470.223.02-0ubuntu0.22.04.1\nii  nvidia-driver-535  535.129.03-0ubuntu0.22.04.1", "ii  libnvidia-compute-535:amd64  535.129.03-0ubuntu0.22.04.1\nii  nvidia-driver-535  535.129.03-0ubuntu0.22.04.1\nrc  nvidia-driver-470  470.223.02-0ubuntu0.22.04.1\nii  nvidia-settings  510.47.03-0ubuntu1"),
+    ("wsl-no-module", "modprobe: FATAL: Module nvidia not found in directory /lib/modules/5.15.90.1-microsoft-standard-WSL2", "Linux 5.15.90.1-microsoft-standard-WSL2 x86_64, torch 2.9 on cuda:0"),
+    ("cuda-error", "CUDA error: cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing", "Capturing CUDA graph shapes: 100%"),
+    ("torch-no-gpu", "print(torch.cuda.is_available())\nFalse", "torch.cuda.is_available() True"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "message", "other"), NEAR_MISSES)
+def test_a_message_that_looks_alike_is_not_taken_for_it(code: str, message: str, other: str) -> None:
+    assert findings_of(message)[0].code == code
+    assert code not in {finding.code for finding in findings_of(other)}
+
+
+# The word of the title that names the cause among those of its rule.
+CAUSES = [
+    ("program-backend", "Unrecognized hwaccel: cuda.", "ffmpeg"),
+    ("program-backend", "MXNetError: GPU is not enabled", "MXNet"),
+    ("module-upkeep", "ERROR: Kernel configuration is invalid.\n include/generated/autoconf.h or include/config/auto.conf are missing.", "headers"),
+    ("kernel-crash", "BUG: kernel NULL pointer dereference in nvidia_drm", "crashed"),
+    ("package-tool", "Failed to verify gcc version. See log at /var/log/cuda-installer.log for details.", "compiler"),
+    ("driver-mixed", "nvidia-driver-550.54.14-1.el9.x86_64\nkmod-nvidia-latest-dkms-550.54.14-1.el9.x86_64\nnvidia-driver-libs-535.161.07-1.el9.x86_64", "versions"),
+    ("wsl-no-module", "E: Unable to locate package linux-headers-5.15.90.1-microsoft-standard-WSL2", "WSL"),
+    ("cuda-error", "CUDA error: part or all of the requested memory range is already mapped", "pins"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "message", "word"), CAUSES)
+def test_the_cause_of_a_family_is_named(code: str, message: str, word: str) -> None:
+    first = findings_of(message)[0]
+    assert first.code == code
+    assert word in first.title
+    assert first.fix
+
+
+def test_in_wsl_no_step_builds_or_installs_a_driver_of_linux() -> None:
+    findings = findings_of(
+        "modprobe: FATAL: Module nvidia not found in directory /lib/modules/5.10.16.3-microsoft-standard-WSL2"
+    )
+    steps = [step for finding in findings for step in finding.fix]
+    assert any(step.startswith("On Windows install") for step in steps)
+    assert not any("dkms" in step or "linux-headers" in step for step in steps)
+
+
+def test_what_no_rule_knows_gets_a_note_that_says_so() -> None:
+    (finding,) = findings_of("onnxruntime: error: the flux of provider 7 could not be aligned")
+    assert (finding.code, finding.severity) == ("unknown-message", "note")
+    assert "ONNX Runtime" in finding.title
+    assert "not known" in finding.meaning
+    assert finding.fix
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "torch 2.9.0, cuda 12.8: 0 errors in 120 steps",
+        "mean absolute error on cuda:0: 0.12",
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95.05",
+    ],
+)
+def test_ordinary_lines_of_known_programs_are_no_unknown_messages(message: str) -> None:
+    assert "unknown-message" not in {finding.code for finding in findings_of(message)}
+
+
+def test_the_last_resort_is_silent_beside_any_other_finding() -> None:
+    findings = findings_of(
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device\njax: failed to start"
+    )
+    assert findings[0].code == "no-kernel"
+    assert "unknown-message" not in {finding.code for finding in findings}
+
+
+def test_rarer_causes_follow_where_only_the_message_is_known() -> None:
+    alone = findings_of('OSError: [WinError 126] The specified module could not be found. Error loading "fbgemm.dll"')[
+        0
+    ]
+    assert alone.fix[0].startswith("winget install")
+    assert any("libomp140" in step for step in alone.fix)
+    illegal = findings_of("Illegal instruction (core dumped)")[0]
+    assert not any("libomp140" in step for step in illegal.fix)
+    assert any("AVX-512" in step for step in illegal.fix)

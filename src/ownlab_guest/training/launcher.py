@@ -22,17 +22,13 @@ SIGNALLED = 128  # plus the signal: the exit code of shells
 
 
 def register_package() -> None:
-    """Make `import ownlab_guest.…` work without a folder of ours on sys.path."""
+    """Make `import ownlab_guest.…` work, as `ownlab_guest/launch.py` does for every other module of the guest."""
     if sys.path and os.path.abspath(sys.path[0]) == HERE:
         del sys.path[0]  # Python put this script's folder there
-    spec = importlib.util.spec_from_file_location(
-        "ownlab_guest", os.path.join(GUEST, "__init__.py"), submodule_search_locations=[GUEST]
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError("there is no guest package in " + GUEST)
-    package = importlib.util.module_from_spec(spec)
-    sys.modules["ownlab_guest"] = package
-    spec.loader.exec_module(package)
+    sys.path.insert(0, GUEST)
+    launch = importlib.import_module("launch")
+    del sys.modules["launch"]  # the script may have a module of this name
+    launch.register_package()  # takes the folder off sys.path again
 
 
 class Nodes(NamedTuple):

@@ -2,6 +2,7 @@
 
 launch          starts ipykernel: sys.path, signals, the runtime's lock, output without loss
 activation      PATH and other variables as the activation of the kernel's environment sets them
+output_flush    lets out what earlier cells printed, before the next cell can end the process
 fork_pipe       what forked workers print, on a private socket
 debug_adapter   debugpy's adapter, closed to other users
 startup         start-up scripts of the lab and of notebooks

@@ -10,7 +10,8 @@ One runtime is two processes beside its kernel, in this order:
 - `event_loop`: poll sockets, signals and timers, and dispatch them.
 - `lifecycle`: all decisions: waiting, starting, dying, restarting, ending.
 - `channels`: the five Jupyter channels between clients and kernel; `message_inspector`: what it reads of the messages;
-  `output_publisher`: iopub, with a bound on what waits for a client that does not read.
+  `output_publisher`: iopub, with a bound on what waits for a client that does not read; `connection_monitor`: whether
+  everything from a kernel that died was received.
 - `script_channels`: what stands in for them if the runtime runs a script.
 - `journal_recorder`: numbers each message and writes it to the journal before it is forwarded.
 - `limit_monitor`: idle, session and weekly limits; `card_probe`: reads the cards in a short child process.

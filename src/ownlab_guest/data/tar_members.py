@@ -10,6 +10,11 @@ BLOCK = 512
 # Two empty blocks end an archive.
 END = bytes(2 * BLOCK)
 _MOST_OCTAL = 8**11
+# The fields that are the same in all headers; summing them up again for each would cost as much as all the rest of a header.
+_MODE_AND_OWNER = b"0000644\0" + b"0000000\0" * 2
+_TIME = b"%011o\0" % 0
+_AFTER = b"0" + bytes(100) + b"ustar\x0000" + bytes(32) * 2 + b"0000000\0" * 2 + bytes(155 + 12)
+_FIXED_SUM = sum(_MODE_AND_OWNER) + sum(_TIME) + sum(_AFTER) + 8 * 32
 # Up to here a name needs no extension of the format.
 MOST_NAME = 100
 
@@ -20,10 +25,8 @@ def header(name: str, size: int) -> bytes:
     if len(encoded) > MOST_NAME:
         raise ValueError("the name is too long: " + name)
     length = b"%011o\0" % size if size < _MOST_OCTAL else b"\x80" + size.to_bytes(11, "big")
-    before = encoded.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + length + b"%011o\0" % 0
-    after = b"0" + bytes(100) + b"ustar\x0000" + bytes(32) * 2 + b"0000000\0" * 2 + bytes(155 + 12)
-    checksum = sum(before) + sum(after) + 8 * 32
-    return before + b"%06o\0 " % checksum + after
+    checksum = sum(encoded) + sum(length) + _FIXED_SUM
+    return b"%b%b%b%b%06o\0 %b" % (encoded.ljust(100, b"\0"), _MODE_AND_OWNER, length, _TIME, checksum, _AFTER)
 
 
 def padding(size: int) -> bytes:

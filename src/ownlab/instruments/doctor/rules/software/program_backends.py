@@ -133,7 +133,7 @@ class ProgramBackend(CauseRule):
             ),
         ),
         Cause(
-            r"gpuDevice[^\n]*(?:No CUDA|No supported GPU|error|out of date|not supported)|Graphics driver is out of date|parallel:gpu:device\S*|(?:Unable to find a supported GPU device|GPU acceleration with the CUDA driver is unavailable)",
+            r"gpuDevice[^\n]*(?:No CUDA|No supported GPU|error|out of date|not supported)|Graphics driver is out of date|problem with the graphics driver or with this GPU device|parallel:gpu:device\S*|(?:Unable to find a supported GPU device|GPU acceleration with the CUDA driver is unavailable)",
             text("MATLAB (or this program) finds no GPU that it supports: driver or card do not fit its release"),
             text(
                 "Each MATLAB release needs a certain driver and compute capability, and knows no newer cards by itself."

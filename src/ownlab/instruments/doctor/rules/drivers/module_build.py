@@ -44,7 +44,7 @@ class ModuleBuildFailed(CauseRule):
     not_in_wsl = True
     causes = (
         Cause(
-            r"\S+ is needed by (?:\S*nvidia|\S*kmod|\S*dkms)",
+            r"(?<!\S)\S+ is needed by (?:\S*nvidia|\S*kmod|\S*dkms)",
             text("A package that is needed to build the driver's module is missing"),
             text("The message names it, for example gcc-c++, elfutils-libelf-devel or kernel-devel."),
             (

@@ -208,7 +208,7 @@ class ProgramBackend(CauseRule):
             ),
         ),
         Cause(
-            r"llama runner process[^\n]*(?:terminated|no longer running)[^\n]*(?:exit status [^\n]*|error|CUDA error)\s*(?=\n|$)|timed out waiting for llama runner|failure during GPU discovery|failed to finish discovery|error loading model: (?!unable)|llama_load_model_from_file[^\n]*fail|unable to load model:",
+            r"llama runner process[^\n]*(?:terminated|no longer running)[^\n]*(?:exit status (?!0xc00001[34])[^\n]*|error|CUDA error)\s*(?=\n|$)|timed out waiting for llama runner|failure during GPU discovery|failed to finish discovery|error loading model: (?!unable)|llama_load_model_from_file[^\n]*fail|unable to load model:",
             text(
                 "Ollama's (or llama.cpp's) runner ended: memory of the card, a driver that does not fit, or a model that it does not know"
             ),

@@ -1,7 +1,7 @@
 """The rarer causes of messages that have many, as steps after the usual ones.
 
 A message that is pasted alone does not show which of its causes it has. The rule names the usual one; here follow the ones that
-public reports confirmed less often, each with the sign by which to recognise it. Where the machine is known, they are left out.
+public reports confirmed less often, each with the sign by which to recognise it. For a machine that was read they are left out: there the rules ask the machine.
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ _FURTHER = (
         (
             text(
                 "If the file is there (find / -name 'libcu*.so*' -not -path '/proc/*' 2>/dev/null; Windows: where cudart64_*.dll): export LD_LIBRARY_PATH=FOLDER:$LD_LIBRARY_PATH, or its folder into /etc/ld.so.conf.d and sudo ldconfig; Windows: into PATH."
+            ),
+            text(
+                "Jetson: CUDA and cuDNN come with JetPack (sudo apt-get install nvidia-jetpack), and torch must be NVIDIA's wheel for this JetPack; wheels from PyPI do not fit. Containers: --runtime nvidia"
             ),
             text(
                 "Or install the program's build for the CUDA that is there: vLLM, bitsandbytes, onnxruntime-gpu, CuPy, flash-attn and others have one for each; torch of another CUDA was often installed over the former one."
@@ -219,9 +222,13 @@ _FURTHER = (
 )
 
 
+# Where the driver is known, these findings already say what is to be done on this machine.
+_ABOUT_THE_DRIVER = frozenset(("driver-old", "no-driver", "no-smi"))
+
+
 def with_further_causes(machine: Machine, finding: Finding) -> Finding:
-    """Return the finding with the steps for its rarer causes, where nothing but the message is known."""
-    if machine.origin != "pasted" or isinstance(machine.nvidia.driver, Known):
+    """Return the finding with the steps for its rarer causes, where a pasted text is all that is known."""
+    if machine.origin != "pasted" or (finding.code in _ABOUT_THE_DRIVER and isinstance(machine.nvidia.driver, Known)):
         return finding
     steps = tuple(
         step

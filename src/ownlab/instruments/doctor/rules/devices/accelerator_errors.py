@@ -112,7 +112,7 @@ INTEL_FIRMWARE = (
 )  # fmt: skip
 INTEL_RUNTIME = (
     Cause(
-        r"No available devices: GPU|Context was not initialized for|Please,? check OpenCL|Cannot load ICD|libigdrcl|igdrcl|Device with \"?GPU\"? name is not registered|(?:GPU|NPU) device[^\n]*not (?:registered|supported)[^\n]*(?:openvino|OpenVINO|core)|clGetDeviceIDs[^\n]*(?:-1\b|DEVICE_NOT_FOUND)|openvino[^\n]*(?:Can not|Cannot|Failed to) (?:find|get|create)[^\n]*GPU",
+        r"No available devices: GPU|Context was not initialized for|Please,? check OpenCL|Cannot load ICD|libigdrcl|igdrcl|Device with \"?GPU\"? name is not registered|(?:GPU|NPU) device[^\n]*not (?:registered|supported)[^\n]*(?:openvino|OpenVINO|core)|openvino[^\n]*(?:Can not|Cannot|Failed to) (?:find|get|create)[^\n]*GPU",
         text("OpenVINO (or OpenCL) finds no Intel GPU: the compute runtime is missing, old, or may not be opened"),
         text(
             "The GPU plug-in works through OpenCL. Its runtime is not installed, does not know this chip, or this user may not open /dev/dri/renderD128; in a container the device is missing."

@@ -394,7 +394,7 @@ class NoBfloat16(MessageRule):
     title = text("The card has no native bfloat16")
     patterns = (
         r"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0",
-        r"Your setup doesn't support bf16/gpu",
+        r"Your setup doesn't support bf16/gpu|CUDA Device does not support bfloat16|(?:card|GPU|device) does not support (?:bf16|bfloat16)",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

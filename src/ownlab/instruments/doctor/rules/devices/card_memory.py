@@ -152,7 +152,7 @@ class OutOfMemory(MessageRule):
         r"(?:cudaMalloc|hipMalloc)\S* failed: out of memory|out_of_memory: CUDA error|Triton Error \[CUDA\]: out of memory",
         r"Out of memory allocating [\d,]+ bytes|(?:unable|failed) to allocate CUDA\d+ buffer",
         r"RESOURCE_EXHAUSTED: ?(?:Out of memory|OOM|Failed to allocate)",
-        r"OOM when allocating tensor|memory space hbm|Attempting to (?:reserve|allocate) [\d.]+[GM] (?:at the bottom of memory|\. That was not possible)|Malloc device memory failed",
+        r"OOM when allocating tensor|Resource exhausted: ?(?:Out of memory|OOM)|memory space hbm|Attempting to (?:reserve|allocate) [\d.]+[GM] (?:at the bottom of memory|\. That was not possible)|Malloc device memory failed",
         r"(?:\bcu[A-Z]\w+|CUDA)[^\n]{0,60}: [Oo]ut of memory|== ?cudaSuccess \(2 vs|Make sure you have enough GPU RAM to fit|XlaRuntimeError: INTERNAL: Failed to allocate \d+ bytes|System is out of GPU memory|BFCArena::AllocateRaw\w*[^\n]*Failed to allocate memory|Out of memory error on GPU|Got OOM, unloading|(?:[Ii]nsufficient|[Nn]ot enough) (?:GPU|CUDA|[Vv]ideo|device|VRAM)\w*(?: [Mm]emory)?\b|GPU (?:is |ran )?out of memory|ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY|CL_MEM_OBJECT_ALLOCATION_FAILURE|OPTIX[^\n]*OUT_OF_MEMORY|ran out of VRAM",
         r"(?:cuMem\w*|parallel_for) failed: out of memory|thrust::system[^\n]*out of memory|Cuda failure '?out of memory",
         r"(?P<count>cudaGetDeviceCount.*Error 2: out of memory)",

@@ -145,7 +145,7 @@ class NoVisibleGpu(MessageRule):
         r"CUDA driver initialization failed",
         r"CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice",
         cuda_error(100, 38),
-        r"no CUDA-capable device is detected|\bcu[A-Z]\w+ failed: no device",
+        r"no CUDA-capable device\b|\bcu[A-Z]\w+ failed: no device",
         r"cuda driver library init failure",
     )
 

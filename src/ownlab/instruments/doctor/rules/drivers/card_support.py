@@ -239,7 +239,7 @@ class Passthrough(CauseRule):
         ),
         Cause(
             r"vfio[^\n]*(?:Device or resource busy|can't reserve|failed to setup|No such device|Unknown PCI header type|unable to reset|Failed to (?:mmap|set up))"
-            r"|BAR \d: can't reserve \[mem|(?:IOMMU|DMAR)[^\n]*(?:not (?:found|enabled)|disabled)[^\n]*|No IOMMU",
+            r"|BAR \d: can't reserve \[mem|(?:IOMMU|DMAR)[^\n]*(?:not (?:found|enabled)|disabled)[^\n]*|vfio[^\n]*error getting device from group|vfio[^\n]*Invalid argument|No IOMMU",
             text("vfio-pci cannot take the card from the host"),
             text("The host's console or a driver still uses the card, IOMMU is off, or the card cannot be reset."),
             (

@@ -44,7 +44,7 @@ class ModuleBuildFailed(CauseRule):
     not_in_wsl = True
     causes = (
         Cause(
-            r"\S+ is needed by (?:\S*nvidia|\S*kmod|\S*dkms)",
+            r"(?<!\S)\S+ is needed by (?:\S*nvidia|\S*kmod|\S*dkms)",
             text("A package that is needed to build the driver's module is missing"),
             text("The message names it, for example gcc-c++, elfutils-libelf-devel or kernel-devel."),
             (
@@ -253,7 +253,7 @@ class ModuleLoadFailed(CauseRule):
             (text("sudo nvidia-modprobe -u -c=0   # or: sudo modprobe nvidia_uvm"),),
         ),
         Cause(
-            r"cannot access '?/dev/nvidia[^\n]*No such file|nvidia-modprobe: unable to create device node|nvidia driver is not loaded|NVIDIA kernel module.*(?:not loaded|failed to load|could not be loaded)"
+            r"cannot access '?/dev/nvidia[^\n]*No such file|nvidia-modprobe: unable to create device node|/dev/nvidia(?:ctl|\d+)\"?:? No such file|nvidia driver is not loaded|NVIDIA kernel module.*(?:not loaded|failed to load|could not be loaded)"
             r"|failed to load (?:the )?(?:NVIDIA kernel module|module \"?nvidia)|Failed to query NVIDIA devices"
             r"|nvidia-persistenced (?:failed to initialize|.*failed)|open /proc/driver/nvidia\S*: no such file"
             r"|no such file or directory.*/dev/nvidiactl|/dev/nvidiactl.*no such file|modprobe: ERROR: could not insert '?nvidia"
@@ -351,7 +351,7 @@ class DriverInstallerFailed(CauseRule):
             ),
         ),
         Cause(
-            r"Unable to load the kernel module 'nvidia|not signed by a key that is trusted by the kernel|Installation has failed\.\s+Please see the file .*nvidia-installer",
+            r"Unable to load the kernel module 'nvidia|Unable to load the '?nvidia[-\w]*'? kernel module|not signed by a key that is trusted by the kernel|Installation has failed\.\s+Please see the file .*nvidia-installer",
             text("NVIDIA's installer built the module, but the kernel did not load it"),
             text(
                 "Usual reasons: Secure Boot rejects the module, nouveau holds the card, or the card is too old or too new for this release."

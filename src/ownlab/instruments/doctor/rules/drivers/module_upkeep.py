@@ -67,7 +67,7 @@ class ModuleUpkeep(CauseRule):
             _HEADERS,
         ),
         Cause(
-            r"fatal error: drm/\S+\.h|drmP\.h|nvidia\S*/\S+\.[ch]:\d+:\d+: (?:fatal )?error|/(?:nvidia|nvidia-\d\S+)/\S+\.[ch]: error|error: 'struct \w+' has no member named|implicit declaration of function|incompatible pointer type|akmods[^\n]*(?:\.failed\.log|fail)|\S+\.failed\.log|too (?:few|many) arguments to function '\w+'",
+            r"fatal error: drm/\S+\.h|drmP\.h|nvidia\S*/\S+\.[ch]:\d+:\d+: (?:fatal )?error|/(?:nvidia|nvidia-\d\S+)/\S+\.[ch]: error|error: 'struct \w+' has no member named|implicit declaration of function|incompatible pointer type|akmods[^\n]*(?:\.failed\.log|fail)|\.failed\.log|too (?:few|many) arguments to function '\w+'",
             text("The driver's sources do not compile: this kernel is newer than the driver release"),
             text("Functions in the kernel change; each driver release knows the kernels up to its own date."),
             (

@@ -318,6 +318,16 @@ class ContainerEngineTooOld(CauseRule):
             (text("Install the plug-in: sudo apt-get install -y docker-compose-plugin; then: docker compose up"),),
         ),
         Cause(
+            r"devices\.\d+ capabilities is required|capabilities is required|deploy\.resources\.reservations\.devices[^\n]*(?:required|must be|expected)",
+            text("The Compose file's request for a card is incomplete"),
+            text("A device reservation needs its capabilities, and either a count or ids."),
+            (
+                text(
+                    "Under deploy → resources → reservations → devices: driver: nvidia, count: all (or device_ids), capabilities: [gpu]"
+                ),
+            ),
+        ),
+        Cause(
             r"nvidia-docker: command not found",
             text("nvidia-docker is no longer needed, and not installed"),
             text("Docker passes cards itself since 19.03, with the Container Toolkit."),

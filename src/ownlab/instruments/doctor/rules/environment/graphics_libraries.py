@@ -93,7 +93,7 @@ class VideoEncoder(CauseRule):
     title = text("The card's video engine cannot be used")
     causes = (
         Cause(
-            r"Cannot load lib(?:nvidia-encode|nvcuvid)|lib(?:nvidia-encode|nvcuvid)\.so\S*[^\n]*(?:cannot open|not found)|Failed loading nvcuvid",
+            r"Cannot load lib(?:nvidia-encode|nvcuvid)|lib(?:nvidia-encode|nvcuvid)\.so\S*[^\n]*(?:cannot open|not found)|Failed loading nvcuvid|nvEncodeAPI(?:64)?\.dll|nvcuvid\.dll",
             text("The driver's video library is missing"),
             text(
                 "libnvidia-encode and libnvcuvid belong to the driver. A container gets them only with the capability video; headless driver packages lack them."
@@ -134,7 +134,7 @@ class VideoEncoder(CauseRule):
             ),
         ),
         Cause(
-            r"nvEncOpenEncodeSession\w*[^\n]*(?:returned error|failed)|OpenEncodeSessionEx failed: (?:out of memory|incompatible client key|unsupported device)|Failed to open encode codec|No (?:NVENC )?capable devices found|InitializeEncoder failed",
+            r"nvEncOpenEncodeSession\w*[^\n]*(?:returned error|failed)|OpenEncodeSessionEx failed: (?:out of memory|incompatible client key|unsupported device)|Failed to open encode codec|NVENC Error|Failed to open NVENC codec|NVENC not available|NV_ENC_ERR_\w+|No (?:NVENC )?capable devices found|InitializeEncoder failed",
             text("The card refuses another encoding session, or has no such encoder"),
             text(
                 "GeForce cards serve a limited number of sessions (eight with current drivers); old or small cards have no encoder for this codec. Some driver releases had faults in it: update within the branch."

@@ -27,7 +27,7 @@ class KubernetesGpu(CauseRule):
     causes = (
         Cause(
             r"Failed to start nvml with error|Detected non-NVML platform|Incompatible (?:platform|strategy) detected|did you (?:configure the NVIDIA Container Toolkit|set the docker default runtime)|could not load NVML library: libnvidia-ml|No devices found\. Waiting indefinitely"
-            r"|no runtime for \"?nvidia\"? is configured|RuntimeHandler \"?nvidia\"? not supported|runtime handler \"?nvidia",
+            r"|no runtime for \"?nvidia\"? is configured|RuntimeHandler \"?nvidia\"? not supported|RuntimeClass \\?\"?nvidia\\?\"? not found|runtime handler \"?nvidia",
             text("The node's container runtime is not configured for NVIDIA"),
             text(
                 "The device plugin runs without the driver, because containerd (or CRI-O) does not use NVIDIA's runtime."
@@ -53,7 +53,7 @@ class KubernetesGpu(CauseRule):
             ),
         ),
         Cause(
-            r"error validating driver installation|(?:toolkit|driver|cuda|plugin) validation failed|Unable to validate driver|chroot: failed to run command \S?nvidia-smi|failed to validate (?:driver|toolkit|cuda)|nvidia-driver-ctr|unsupported kernel version for (?:the )?driver container|failed to validate the driver|waiting for nvidia container stack to be setup|Could not unload NVIDIA driver kernel modules|nvidia-driver-daemonset[^\n]*(?:CrashLoop|Error)|nvidia-operator-validator[^\n]*(?:CrashLoop|Init|Error)|toolkit is not ready",
+            r"error validating driver installation|(?:toolkit|driver|cuda|plugin) validation failed|Unable to validate driver|chroot: failed to run command \S?nvidia-smi|failed to validate (?:driver|toolkit|cuda)|nvidia-driver-ctr|unsupported kernel version for (?:the )?driver container|failed to validate the driver|waiting for nvidia container stack to be setup|Could not unload NVIDIA driver kernel modules|nvidia-driver-daemonset[^\n]*(?:CrashLoop|Error)|nvidia-operator-validator[^\n]*(?:CrashLoop|Init|Error)|nvidia-driver-installer[^\n]*(?:CrashLoop|[Ff]ail|Error|404)|toolkit is not ready",
             text("NVIDIA's GPU Operator cannot bring up the driver on this node"),
             text(
                 "The operator's driver container does not fit the node: a driver is installed on the host already, its kernel headers are not found, or a process holds the old module."

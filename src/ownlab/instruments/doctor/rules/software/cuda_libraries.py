@@ -44,7 +44,7 @@ _ADD_WHEELS_TO_PATH = (
 def _not_found_messages(library: str) -> tuple[str, ...]:
     """Return patterns of the messages with which loaders and frameworks report a missing library."""
     return (
-        rf"{library}: cannot open shared object file",
+        rf"{library}: cannot open shared object file|error while loading shared libraries: {library}\s*(?:\n|$)",
         rf"Could not load dynamic library '{library}'",
         rf"Couldn't open CUDA library {library}",
         rf"Could not (?:locate|find) (?:library )?{library}",

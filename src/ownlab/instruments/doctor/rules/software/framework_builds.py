@@ -267,7 +267,7 @@ class NoKernelImage(MessageRule):
         r"no kernel image is available for execution",
         r"== ?cudaSuccess \((?:8|9|98|209|200) vs",
         r"with CUDA capability sm_\d+ is not compatible",
-        r"PyTorch no longer supports this GPU because it is too old",
+        r"PyTorch no longer supports this GPU because it is too old|which is of (?:cuda|compute) capability [\d.]+[\s\S]{0,120}Minimum and Maximum cuda capability",
         r"device kernel image is invalid|no kernel image\b|Cuda failure '?invalid (?:device function|kernel image)|not compiled for (?:this|your) (?:GPU|card|architecture)|no kernel found for (?:this|your)",
         r"cudaErrorNoKernelImageForDevice",
         r"CUDA_ERROR_NO_BINARY_FOR_GPU|CUDA_ERROR_INVALID_IMAGE",

@@ -169,7 +169,7 @@ class DeviceRequest(CauseRule):
             ),
         ),
         Cause(
-            r"machine only has: \[\]|\b(?:CUDA|GPU)s?(?: devices?| support| acceleration| backend)? (?:is|are|was) (?:currently )?(?:not available|unavailable|not usable)\b|GPU available: False|Accelerator can not run on your system|8-bit operations on \S+ are not supported under CPU|CUDA is required but not available|CUDA is not available,? (?:using|falling|disabling)|but CUDA is not available|CUDA unavailable, invalid device|Invalid CUDA 'device=|No GPU/CUDA support|Expected a '?cuda'? device[^\n]*(?:but got|found) '?:? ?'?cpu|Failed to infer device type|fp16 mixed precision requires a GPU|(?:FP16|fp16|BF16|bf16)[^\n]*(?:half precision|mixed precision)[^\n]*can only be used on (?:CUDA|GPU)|(?:requires|needs) a (?:CUDA|GPU|NVIDIA)[^\n]*(?:device|GPU)?|\"?\w+\"? not implemented for 'Half'|No (?:CUDA|GPU) (?:device|accelerator)s? (?:is|are)? ?(?:available|found|detected)",
+            r"machine only has: \[\]|\b(?:CUDA|GPU)s?(?: devices?| support| acceleration| backend)? (?:is|are|was) (?:currently )?(?:not available|unavailable|not usable)\b|GPU available: False|FP16 is not supported on CPU|default(?:ing)? to (?:the )?CPU|Neither CUDA nor MPS are available|running on (?:the )?CPU instead|Accelerator can not run on your system|8-bit operations on \S+ are not supported under CPU|CUDA is required but not available|CUDA is not available,? (?:using|falling|disabling)|but CUDA is not available|CUDA unavailable, invalid device|Invalid CUDA 'device=|No GPU/CUDA support|Expected a '?cuda'? device[^\n]*(?:but got|found) '?:? ?'?cpu|Failed to infer device type|fp16 mixed precision requires a GPU|(?:FP16|fp16|BF16|bf16)[^\n]*(?:half precision|mixed precision)[^\n]*can only be used on (?:CUDA|GPU)|(?:requires|needs) a (?:CUDA|GPU|NVIDIA)[^\n]*(?:device|GPU)?|\"?\w+\"? not implemented for 'Half'|No (?:CUDA|GPU) (?:device|accelerator)s? (?:is|are)? ?(?:available|found|detected)",
             text("The program needs a GPU, and this process sees none"),
             text(
                 "The framework sees no card here: no GPU, a CPU build, a container without it, or a driver that does not work. TensorFlow after 2.10 sees none on Windows."
@@ -190,7 +190,7 @@ class DeviceRequest(CauseRule):
             ),
         ),
         Cause(
-            r"CUDA error: invalid device function|cudaErrorInvalidDeviceFunction|no device code compatible|CUDA error 98\b|error 98:",
+            r"(?<!HIP error: )(?<!\(8 vs\. 0\)  )\binvalid device function|cudaErrorInvalidDeviceFunction|no device code compatible|CUDA error 98\b|error 98:",
             text("The program has no code for this card"),
             text("A kernel was compiled for other cards, or with another CUDA than is loaded."),
             (
@@ -217,7 +217,7 @@ class LaunchTimeout(CauseRule):
     title = text("The system stopped a kernel that ran too long")
     causes = (
         Cause(
-            r"\bnvlddmkm\b|Display driver \S+ stopped responding|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG|RESET)|(?:VK_|VkResult: |vk::Result::e|Vulkan\S* )ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|amdkmdag stopped|GPU device instance has been suspended|GetDeviceRemovedReason|device (?:was )?removed[^\n]*(?:GPU|DirectML|D3D)",
+            r"\bnvlddmkm\b|Display driver \S+ stopped responding|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG|RESET)|(?:VK_|VkResult: |vk::Result::e|Vulkan\S* )ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|amdkmdag stopped|GPU crashed|D3D [Dd]evice (?:[Rr]emoved|[Ll]ost|[Hh]ung)|GPU device instance has been suspended|GetDeviceRemovedReason|device (?:was )?removed[^\n]*(?:GPU|DirectML|D3D)",
             text("Windows (or the driver) reset the card: it did not answer in time"),
             text(
                 "A kernel ran longer than the display may wait, or the card hung: overclocking, heat, power, or a broken driver."

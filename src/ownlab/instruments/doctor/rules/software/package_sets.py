@@ -188,6 +188,7 @@ class TorchSeesNoGpu(Rule):
         blind = torch is not None and value_of(torch.devices) == ()
         unexplained = (
             machine.origin == "pasted"
+            and not (value_of(machine.cards) and "tegra" in (value_of(machine.host.kernel) or ""))
             and (blind or any(_SAYS_NO.search(message.text) for message in case.messages))
             and not (torch is not None and isinstance(torch.build, Known))
         )

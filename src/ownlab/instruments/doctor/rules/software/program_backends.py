@@ -133,7 +133,7 @@ class ProgramBackend(CauseRule):
             ),
         ),
         Cause(
-            r"gpuDevice[^\n]*(?:No CUDA|No supported GPU|error|out of date|not supported)|Graphics driver is out of date|parallel:gpu:device\S*|(?:Unable to find a supported GPU device|GPU acceleration with the CUDA driver is unavailable)",
+            r"gpuDevice[^\n]*(?:No CUDA|No supported GPU|error|out of date|not supported)|Graphics driver is out of date|problem with the graphics driver or with this GPU device|parallel:gpu:device\S*|(?:Unable to find a supported GPU device|GPU acceleration with the CUDA driver is unavailable)",
             text("MATLAB (or this program) finds no GPU that it supports: driver or card do not fit its release"),
             text(
                 "Each MATLAB release needs a certain driver and compute capability, and knows no newer cards by itself."
@@ -208,7 +208,7 @@ class ProgramBackend(CauseRule):
             ),
         ),
         Cause(
-            r"llama runner process[^\n]*(?:terminated|no longer running)[^\n]*(?:exit status [^\n]*|error|CUDA error)\s*(?=\n|$)|timed out waiting for llama runner|failure during GPU discovery|failed to finish discovery|error loading model: (?!unable)|llama_load_model_from_file[^\n]*fail|unable to load model:",
+            r"llama runner process[^\n]*(?:terminated|no longer running)[^\n]*(?:exit status (?!0xc00001[34])[^\n]*|error|CUDA error)\s*(?=\n|$)|timed out waiting for llama runner|failure during GPU discovery|failed to finish discovery|error loading model: (?!unable)|llama_load_model_from_file[^\n]*fail|unable to load model:",
             text(
                 "Ollama's (or llama.cpp's) runner ended: memory of the card, a driver that does not fit, or a model that it does not know"
             ),

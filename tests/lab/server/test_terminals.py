@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 import websocket
 
+from ownlab.lab.environments.builds import environment_folder
+from ownlab.lab.environments.registry import DEFAULT
 from ownlab.lab.server.terminals import shell_command
 
 if TYPE_CHECKING:
@@ -59,6 +61,18 @@ def test_a_terminal_starts_in_the_folder_of_the_lab_and_knows_ownlab(lab: LabSer
         assert ask(lab, {"cwd": cwd}, "pwd") == f"{expected}\n", cwd
 
 
+def test_python_in_a_terminal_is_that_of_new_notebooks(lab: LabServer) -> None:
+    programs = environment_folder(DEFAULT, lab.environ) / "bin"
+    assert not programs.exists(), "this lab builds none"
+    programs.mkdir(parents=True)
+    try:
+        (programs / "python").symlink_to(sys.executable)
+        found = ask(lab, {}, "command -v python; command -v ownlab").splitlines()
+        assert found == [str(programs / "python"), str(PROGRAMS / "ownlab")]
+    finally:
+        shutil.rmtree(programs.parent)
+
+
 def test_a_terminal_starts_in_a_folder_of_the_drive(lab: LabServer) -> None:
     lab.get("/ownlab/drive/api/contents/MyDrive")
     drive = Path(lab.environ["HOME"]) / ".local/share/ownlab/drive"
@@ -83,7 +97,7 @@ def test_login_scripts_run_and_ownlab_comes_first(tmp_path: Path, name: str) -> 
         (tmp_path / file).write_text("export FROM_PROFILE=yes PATH=/usr/bin:/bin\n")
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OWNLAB_HOST": sys.executable, "TERM": "dumb"}
     ran = subprocess.run(
-        shell_command(shell), input="echo $PATH,$FROM_PROFILE\nexit\n", env=environ, cwd=tmp_path,
+        shell_command(shell, str(PROGRAMS)), input="echo $PATH,$FROM_PROFILE\nexit\n", env=environ, cwd=tmp_path,
         capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     expected = f"{PROGRAMS}:/usr/bin:/bin,yes" if name != "fish" else f"{PROGRAMS} "

@@ -1,4 +1,6 @@
-"""Terminals of the lab: they start in the lab's folder, and know the `ownlab` that serves it.
+"""Terminals of the lab: they start in the lab's folder, and know the `ownlab` that serves it and the default environment.
+
+So `python` and `pip` in a terminal are those of new notebooks, unless the user's own shell settings name others.
 
 The server's own working folder stays `/`, so that nothing in the lab's folder is imported by it.
 """
@@ -22,6 +24,8 @@ from jupyter_server_terminals.terminalmanager import TerminalManager
 from tornado import web
 from tornado.routing import PathMatches, Rule
 
+from ownlab.lab.environments.builds import environment_folder
+from ownlab.lab.environments.registry import DEFAULT
 from ownlab.lab.server.checked_requests import CheckedBody
 from ownlab.lab.server.drive import file_of
 
@@ -36,17 +40,18 @@ class LabTerminals(TerminalManager):
     """Starts terminals; the server's configuration names this class."""
 
     def __init__(self, shell_command: Sequence[str], **kwargs: Any) -> None:
-        super().__init__(shell_command=_with_ownlab(list(shell_command)), **kwargs)
+        super().__init__(shell_command=list(shell_command), **kwargs)
 
     def new_terminal(self, **kwargs: Any) -> Any:
         """Called for each terminal. `cwd`: the folder that the page asks for."""
-        return super().new_terminal(**{"cwd": self._folder(), **kwargs})
+        options = {"cwd": self._folder(), "shell_command": _with_programs(list(self.shell_command))}
+        return super().new_terminal(**{**options, **kwargs})
 
     def make_term_env(self, *args: Any, **kwargs: Any) -> dict[str, str]:
         """Called for each terminal."""
         variables: dict[str, str] = super().make_term_env(*args, **kwargs)
         variables["OWNLAB_HOST"] = sys.executable
-        variables["PATH"] = f"{_PROGRAMS}{os.pathsep}{variables.get('PATH', os.defpath)}"
+        variables["PATH"] = f"{_search_path()}{os.pathsep}{variables.get('PATH', os.defpath)}"
         return variables
 
     def _folder(self) -> str:
@@ -55,18 +60,24 @@ class LabTerminals(TerminalManager):
         return folder if os.path.isdir(folder) else os.path.expanduser("~")
 
 
-def _with_ownlab(command: list[str]) -> list[str]:
+def _with_programs(command: list[str]) -> list[str]:
     """Return the command of a terminal; one that the user has configured is kept."""
     shell = os.environ.get("SHELL") or shutil.which("sh") or "/bin/sh"
-    return shell_command(shell) if command in ([shell], [shell, "-l"]) else command
+    return shell_command(shell, _search_path()) if command in ([shell], [shell, "-l"]) else command
 
 
-def shell_command(shell: str) -> list[str]:
-    """Return the command of an interactive shell with the settings of a login, and `ownlab` on PATH.
+def _search_path() -> str:
+    """Return `ownlab`, and the programs of the default environment as soon as it has been built."""
+    programs = environment_folder(DEFAULT) / "bin"
+    return os.pathsep.join(map(str, (_PROGRAMS, programs) if programs.is_dir() else (_PROGRAMS,)))
+
+
+def shell_command(shell: str, programs: str) -> list[str]:
+    """Return the command of an interactive shell with the settings of a login, and `programs` at the start of PATH.
 
     Login scripts set PATH anew (/etc/profile), so it is extended after them, in a first shell that starts the second.
     """
-    name, programs = os.path.basename(shell), str(_PROGRAMS)
+    name = os.path.basename(shell)
     if name in _BOURNE_SHELLS:
         return [shell, "-l", "-c", 'PATH="$1:$PATH"; export PATH; exec "$2" -i', shell, programs, shell]
     if name == "fish":

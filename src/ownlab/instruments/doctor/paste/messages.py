@@ -14,6 +14,8 @@ __all__ = ["Block", "ProgramOutput", "program_lines", "read_messages"]
 _KEPT = 2000  # lines of messages; of longer texts, only the first and last lines that look like errors are kept
 _KERNEL_KEPT = 1000
 _MESSAGE_LENGTH = 4000
+_RULER_LENGTH = 80  # of "-----…" or "#####…"; longer ones say nothing more
+_RULER = re.compile(r"([-=*_.#~+|])\1{80,}")
 _KERNEL_LINE_LENGTH = 500  # as in the live machine's kernel log
 
 _ERROR = re.compile(
@@ -144,7 +146,14 @@ def read_messages(blocks: Iterable[Block], *, smi_worked: int = -1) -> ProgramOu
 
 
 def _as_text(lines: Sequence[str]) -> str:
-    return "\n".join(line[:_MESSAGE_LENGTH] for line in lines)
+    """Join the lines; long ones are cut, and long rulers in them, which every rule would search, are shortened."""
+    return "\n".join(
+        line if len(line) <= _RULER_LENGTH else _RULER.sub(_shorten, line[:_MESSAGE_LENGTH]) for line in lines
+    )
+
+
+def _shorten(ruler: re.Match[str]) -> str:
+    return ruler[0][:_RULER_LENGTH]
 
 
 def _is_kernel_line(line: str) -> bool:

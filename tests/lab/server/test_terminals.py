@@ -95,10 +95,13 @@ def test_login_scripts_run_and_ownlab_comes_first(tmp_path: Path, name: str) -> 
         pytest.skip(f"{name} is not installed")
     for file in (".profile", ".zprofile"):
         (tmp_path / file).write_text("export FROM_PROFILE=yes PATH=/usr/bin:/bin\n")
+    fish = tmp_path / ".config" / "fish"
+    fish.mkdir(parents=True)
+    (fish / "config.fish").write_text("status is-login; and set -gx FROM_PROFILE yes; and set -gx PATH /usr/bin /bin\n")
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OWNLAB_HOST": sys.executable, "TERM": "dumb"}
     ran = subprocess.run(
-        shell_command(shell, str(PROGRAMS)), input="echo $PATH,$FROM_PROFILE\nexit\n", env=environ, cwd=tmp_path,
+        shell_command(shell, str(PROGRAMS)), input='echo "$PATH,$FROM_PROFILE"\nexit\n', env=environ, cwd=tmp_path,
         capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
-    expected = f"{PROGRAMS}:/usr/bin:/bin,yes" if name != "fish" else f"{PROGRAMS} "
+    expected = f"{PROGRAMS}:/usr/bin:/bin,yes"
     assert expected in ran.stdout, ran.stdout + ran.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ownlab.config.machine_options import resolve_machine_options
+from ownlab.errors import InterpreterError
 
 
 def environment(folder: Path) -> Path:
@@ -66,4 +67,5 @@ def test_an_environment_is_known_by_its_name(tmp_path: Path) -> None:
     assert resolve_machine_options(python="dl", environ=environ).python == str(python)
     assert resolve_machine_options(environ=environ | {"OWNLAB_PYTHON": "dl"}).python == str(python)
     (tmp_path / "environments.json").write_text("[")
-    assert resolve_machine_options(python="dl", environ=environ).python == "dl"
+    with pytest.raises(InterpreterError, match="There is no environment, program or file named 'dl'"):
+        resolve_machine_options(python="dl", environ=environ)

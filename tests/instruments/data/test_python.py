@@ -62,11 +62,11 @@ def test_from_an_address_to_samples(tmp_path: Path) -> None:
 
 
 def test_errors(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no archive"):
+    with pytest.raises(InputError, match="not an archive"):
         ownlab.data.unpack(__file__)
     with pytest.raises(OwnlabError, match="There is no"):
         ownlab.data.pack("nothing", "out")
-    with pytest.raises(UsageError, match="no source of data"):
+    with pytest.raises(UsageError, match="Unknown source of data"):
         ownlab.data.get("nothing")
     with pytest.raises(UsageError, match="shard-size"):
         ownlab.data.pack("nothing", "out", shard_size="many")

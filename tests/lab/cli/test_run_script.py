@@ -421,7 +421,8 @@ def test_a_runtime_whose_own_process_is_killed_leaves_nothing(
 ) -> None:
     process = started("--gpus", "2", "--nproc", "1", script(world, WAITS))
     until(lambda: "at work 0,1" in log(world))
-    (state,) = (world.root / "home" / "runtimes").glob("*/state.json")
+    # It may be written a moment after the script has started.
+    [state] = until(lambda: list((world.root / "home" / "runtimes").glob("*/state.json")))
     os.kill(json.loads(state.read_text())[victim]["pid"], signal.SIGKILL)
     _, errors = process.communicate(timeout=180)
     assert process.returncode in (1, 143)

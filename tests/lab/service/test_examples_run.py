@@ -149,7 +149,7 @@ def test_drive_and_secrets(world: World) -> None:
     prepare(world)
     report, outputs = run_example(world, "drive-and-secrets", "cpu")
     assert_done_in_time(report, outputs)
-    assert "has run 1 times" in outputs["write-file"]
+    assert "Runs of this cell so far: 1." in outputs["write-file"]
     assert "There is no secret EXAMPLE_TOKEN yet" in outputs["read-secret"]
     assert json.loads((world.root / "drive" / "ownlab-example" / "visits.json").read_text())
     set_secret = [sys.executable, "-m", "ownlab", "secrets", "set", "EXAMPLE_TOKEN"]
@@ -161,7 +161,7 @@ def test_drive_and_secrets(world: World) -> None:
     report, outputs = run_example(world, "drive-and-secrets", "cpu")
     assert "EXAMPLE_TOKEN has 6 characters" in outputs["read-secret"]
     assert "hidden" not in "".join(outputs.values())
-    assert "has run 3 times" in outputs["write-file"]
+    assert "Runs of this cell so far: 3." in outputs["write-file"]
 
 
 def test_forms_and_several_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

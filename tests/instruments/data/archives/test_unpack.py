@@ -371,7 +371,7 @@ def test_two_at_once_do_not_mix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"", "is empty"), (b"<!DOCTYPE html><html>", "a web page"), (b"hello", "no archive that ownlab knows")],
+    [(b"", "is empty"), (b"<!DOCTYPE html><html>", "a web page"), (b"hello", "not an archive of a known format")],
 )
 def test_what_is_no_archive(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "a.zip").write_bytes(data)

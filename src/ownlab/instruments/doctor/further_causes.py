@@ -71,7 +71,7 @@ _FURTHER = (
             ),
         ),
     ),
-    _Further("framework-broken", _WINDOWS_DLL, r"WinError|DLL|\.dll"),
+    _Further("framework-broken", _WINDOWS_DLL, r"^(?!.*(?i:zluda)).*(?:WinError|DLL|\.dll)"),
     _Further(
         "framework-broken",
         (

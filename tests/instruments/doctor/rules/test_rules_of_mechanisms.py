@@ -29,6 +29,13 @@ NEAR_MISSES = [
     ("driver-mixed", "ii  libnvidia-compute-470:amd64  470.223.02-0ubuntu0.22.04.1\nii  nvidia-driver-535  535.129.03-0ubuntu0.22.04.1", "ii  libnvidia-compute-535:amd64  535.129.03-0ubuntu0.22.04.1\nii  nvidia-driver-535  535.129.03-0ubuntu0.22.04.1\nrc  nvidia-driver-470  470.223.02-0ubuntu0.22.04.1\nii  nvidia-settings  510.47.03-0ubuntu1"),
     ("wsl-no-module", "modprobe: FATAL: Module nvidia not found in directory /lib/modules/5.15.90.1-microsoft-standard-WSL2", "Linux 5.15.90.1-microsoft-standard-WSL2 x86_64, torch 2.9 on cuda:0"),
     ("cuda-error", "CUDA error: cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing", "Capturing CUDA graph shapes: 100%"),
+    ("cudnn-newer", "Loaded runtime CuDNN library: 5103 (compatibility version 5100) but source was compiled with 4007 (compatibility version 4000).", "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.2.4."),
+    ("cudnn-shadow", "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.2.4.", "Loaded runtime CuDNN library: 90100 but source was compiled with: 8907"),
+    ("launcher", "slurmd: fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory", "nvidia-container-cli: /dev/nvidia0: No such file or directory"),
+    ("module-load", "open /dev/nvidia0: No such file or directory", "slurmd: error: Waiting for gres.conf file /dev/nvidia0\nslurmd: fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory"),
+    ("paging-file", "ImportError: DLL load failed: The paging file is too small for this operation to complete", "ImportError: DLL load failed: The specified module could not be found."),
+    ("framework-broken", "ImportError: DLL load failed: The specified module could not be found.", "ImportError: DLL load failed: The paging file is too small for this operation to complete"),
+    ("cudnn-newer", "Loaded runtime CuDNN library: 90100 but source was compiled with 8907", "Loaded runtime CuDNN library: 8907 but source was compiled with 8204"),
     ("torch-no-gpu", "print(torch.cuda.is_available())\nFalse", "torch.cuda.is_available() True"),
 ]  # fmt: skip
 
@@ -106,3 +113,44 @@ def test_rarer_causes_follow_where_only_the_message_is_known() -> None:
     illegal = findings_of("Illegal instruction (core dumped)")[0]
     assert not any("libomp140" in step for step in illegal.fix)
     assert any("AVX-512" in step for step in illegal.fix)
+
+
+# In order: a message, a word of the answer that its mechanism needs, and one that would be advice for another cause.
+MECHANISMS = [
+    ("RuntimeError: PyTorch is not linked with support for xpu devices", "+xpu", "intel-opencl-icd"),
+    ("ROCk module is NOT loaded, possibly no GPU devices", "built in", "apt-get install -y amdgpu"),
+    ("rocBLAS error: Cannot read TensileLibrary.dat: No such file or directory for GPU arch : gfx1036", "HIP_VISIBLE_DEVICES", "HSA_OVERRIDE"),
+    ("libGL error: failed to open drm device: Permission denied\nlibGL error: failed to load driver: i965", "video", "NVIDIA"),
+    ("libGL error: failed to load driver: iris", "Mesa", "--no-opengl-files"),
+    ("libGL error: No matching fbConfigs or visuals found", "flatpak update", "--no-opengl-files"),
+    ('OSError: [WinError 126] The specified module could not be found. Error loading "E:\\\\ComfyUI-Zluda\\\\caffe2_nvrtc.dll" or one of its dependencies.', "HIP SDK", "winget"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "needed", "misleading"), MECHANISMS)
+def test_the_answer_belongs_to_the_platform_and_vendor(message: str, needed: str, misleading: str) -> None:
+    first = findings_of(message)[0]
+    answer = "\n".join((first.title, first.meaning, *first.fix))
+    assert needed in answer
+    assert misleading not in answer
+
+
+# Near misses of these mechanisms: the ordinary answer remains.
+ORDINARY = [
+    ("rocBLAS error: Cannot read TensileLibrary.dat: No such file or directory for GPU arch : gfx1031", "HSA_OVERRIDE_GFX_VERSION=10.3.0"),
+    ("unable to find an EGL device", "--no-opengl-files"),
+    ('OSError: [WinError 126] The specified module could not be found. Error loading "c10.dll" or one of its dependencies.', "winget"),
+    ("XPU device count is zero", "libze-intel-gpu1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "step"), ORDINARY)
+def test_the_ordinary_answer_remains(message: str, step: str) -> None:
+    assert any(step in each for each in findings_of(message)[0].fix)
+
+
+def test_a_driver_is_installed_again_only_for_a_card_that_is_listed() -> None:
+    (finding,) = findings_of("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+    assert finding.fix[0].startswith("Look whether the card is there: lspci -d 10de:")
+    again = next(step for step in finding.fix if "remove all driver packages" in step)
+    assert again.startswith("If the card is listed")

@@ -145,6 +145,7 @@ from ownlab.instruments.doctor.rules.software.cuda_toolkit import (
     ToolkitLacksArchitecture,
     ToolkitVersionDiffers,
 )
+from ownlab.instruments.doctor.rules.software.cudnn_versions import BuildOlderThanCudnn
 from ownlab.instruments.doctor.rules.software.distributed import (
     CollectiveSetup,
     LockedMemory,
@@ -283,6 +284,7 @@ RULES: tuple[type[Rule], ...] = (
     CudaLibraryMissing,
     CudnnMissing,
     ShadowedCudnn,
+    BuildOlderThanCudnn,
     ShadowedCudaLibrary,
     CpuOnlyBuild,
     RocmBuildMissing,

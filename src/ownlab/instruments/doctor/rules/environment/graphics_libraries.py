@@ -12,17 +12,75 @@ class GraphicsLibraries(CauseRule):
     """A program that renders (OpenGL, EGL, Vulkan) does not reach NVIDIA's driver, and falls back to Mesa.
 
     **Why it matters.** CUDA works without the driver's graphics libraries. They are missing where the driver was installed
-    with --no-opengl-files or from a compute-only package, and in containers that ask for compute and utility only.
+    with --no-opengl-files or from a compute-only package, and in containers that ask for compute and utility only. Flatpak and
+    Snap bring libraries of their own, which must have the driver's version; Intel and AMD graphics have Mesa's drivers.
 
     **What to do.** In a container: NVIDIA_DRIVER_CAPABILITIES=all. On the host: install the driver's OpenGL and EGL packages.
 
-    **Sources.** NVIDIA Container Toolkit, "Driver capabilities"; NVIDIA driver README, "--no-opengl-files"; glvnd, EGL vendor files.
+    **Sources.** NVIDIA Container Toolkit, "Driver capabilities"; NVIDIA driver README, "--no-opengl-files"; glvnd, EGL vendor files; docs.mesa3d.org, environment variables;
+    docs.flatpak.org, "Extensions" (GL drivers).
     """
 
     code = "graphics-libraries"
     severity = "error"
     title = text("The driver's OpenGL and EGL libraries are missing")
     causes = (
+        Cause(
+            r"Graphics driver '?nvidia\S* for Flatpak|org\.freedesktop\.Platform\.GL\.nvidia[^\n]*(?:not|missing)",
+            text("Flatpak's copy of the driver's libraries does not have the host's driver version"),
+            text(
+                "Flatpak programs use the extension GL.nvidia of exactly the host's driver version; it was not installed after the driver changed."
+            ),
+            (text("flatpak update   # installs the matching extension; sudo flatpak update for system-wide ones"),),
+        ),
+        Cause(
+            r"failed to open drm device: Permission denied|(?:libGL|libEGL|MESA)[^\n]*/dev/dri[^\n]*Permission denied",
+            text("This user may not open the graphics device in /dev/dri"),
+            text(
+                "The device files in /dev/dri belong to the groups video and render. Without them Mesa computes on the CPU, slowly. In a container the groups' numbers are those of the host."
+            ),
+            (
+                text("ls -ln /dev/dri; id   # then: sudo usermod -aG video,render $USER; log out and in again"),
+                text(
+                    "In a container (LXC, Docker): the user there must be in groups with these numbers: groupadd -g NUMBER render; usermod -aG render,video USER; or docker run --device /dev/dri --group-add NUMBER"
+                ),
+            ),
+        ),
+        Cause(
+            r"(?:libGL error|MESA-LOADER)[^\n]*\b(?:i915|i965|iris|crocus|radeonsi|r300|r600)\b",
+            text("Mesa's driver for the Intel or AMD graphics is not loaded"),
+            text(
+                "The message names a driver of Mesa, for Intel (i965, iris, crocus) or AMD (radeonsi, r600). Its file is missing, does not suit a library that the program brings (conda's libstdc++), or the device may not be opened."
+            ),
+            (
+                text("LIBGL_DEBUG=verbose PROGRAM   # names the file or the library that fails; ls -ln /dev/dri; id"),
+                text(
+                    "Debian, Ubuntu: sudo apt-get install -y libgl1-mesa-dri. In conda: conda install -c conda-forge libstdcxx-ng. Not in the group render: sudo usermod -aG video,render $USER"
+                ),
+                text(
+                    "If an NVIDIA card is to render: __NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia PROGRAM"
+                ),
+            ),
+        ),
+        Cause(
+            r"libGL error: (?:No matching fbConfigs|failed to load driver: swrast)",
+            text(
+                "Mesa's OpenGL is used instead of the card's, and does not start: often in a sandbox, or beside other libraries"
+            ),
+            text(
+                "If other programs render, the driver works, and this program has its own libraries: Flatpak and Snap bring a copy of the driver, which must have exactly its version; conda brings an older libstdc++; over ssh the display is another machine's."
+            ),
+            (
+                text(
+                    "glxinfo -B   # outside the sandbox: if it names the card, the driver is right, and must not be installed again"
+                ),
+                text(
+                    "Flatpak: flatpak update (after a driver update, wait until the runtime GL.nvidia of this version is published). Snap: sudo snap refresh. conda: conda install -c conda-forge libstdcxx-ng"
+                ),
+                text("In a container: -e NVIDIA_DRIVER_CAPABILITIES=all (NVIDIA), --device /dev/dri (Intel, AMD)."),
+                text("Only if glxinfo fails, too: install the driver's OpenGL packages (Ubuntu: libnvidia-gl-BRANCH)."),
+            ),
+        ),
         Cause(
             r"(?:unable to|cannot|could not) find (?:an? )?EGL device|DISPLAY environment variable is missing|Cannot initialize a EGL device|lib(?:OSMesa|EGL|GLX|GLdispatch)\S*\.so\S*: cannot open|eglInitialize failed|EGL[^\n]*(?:initialization failed|not initialized|failed to initialize|BAD_)|glutin error|cannot (?:create|initialize) (?:a )?(?:EGL|GL|OpenGL)|MESA-LOADER: failed|libGL error"
             r"|failed to (?:create|initialize|get) (?:an? )?(?:EGL|OpenGL|GL|GLX|GLFW)\b[^\n]*|EGL_NOT_INITIALIZED|no EGL devices? (?:found|available)|OpenGL platform library has not been loaded|GLFWError|GLEW initali?zation error|[Uu]nable to open display|could not connect to display|cannot open display|Couldn't find matching EGL|gladLoadGL error|Library .GLU. not found|NoSuchDisplayException|Failed to create any GPU devices|GLX[^\n]*(?:BadValue|failed)|BadValue[^\n]*GLX|libEGL_nvidia[^\n]*(?:not found|cannot)",
@@ -41,14 +99,6 @@ class GraphicsLibraries(CauseRule):
                     "Check: cat /usr/share/glvnd/egl_vendor.d/10_nvidia.json; __EGL_VENDOR_LIBRARY_FILENAMES=/usr/share/glvnd/egl_vendor.d/10_nvidia.json PROGRAM"
                 ),
             ),
-        ),
-        Cause(
-            r"Graphics driver '?nvidia\S* for Flatpak|org\.freedesktop\.Platform\.GL\.nvidia[^\n]*(?:not|missing)",
-            text("Flatpak's copy of the driver's libraries does not have the host's driver version"),
-            text(
-                "Flatpak programs use the extension GL.nvidia of exactly the host's driver version; it was not installed after the driver changed."
-            ),
-            (text("flatpak update   # installs the matching extension; sudo flatpak update for system-wide ones"),),
         ),
         Cause(
             r"\(EE\) no screens found|extension \"?NV-GLX\"? missing|\(EE\) NVIDIA(?:\(\w+\))?: Failed|Fatal server error:[^\n]*\s*\(EE\)",

@@ -19,6 +19,15 @@ ASCEND_ERRORS = (
         ),
     ),
     Cause(
+        r"Ascend kernel runtime initialization failed",
+        text("MindSpore does not start the NPU: its memory is taken by another process, or CANN does not fit"),
+        text("At its start MindSpore reserves the NPU's memory. Another process on the card, or CANN and driver of other versions, make that fail."),
+        (
+            text("npu-smi info   # processes and memory: end what is left over, or choose a free card with DEVICE_ID or ASCEND_RT_VISIBLE_DEVICES; context.set_context(max_device_memory='…GB')"),
+            text("source /usr/local/Ascend/ascend-toolkit/set_env.sh; the lines under 'Ascend Error Message' name the code; compare MindSpore's table of CANN versions"),
+        ),
+    ),
+    Cause(
         r"\b50000[0-3]\b|SetPrecisionMode|AclSetCompileopt|GEInitialize|ge(?:\w* )?[Ii]nit\w*[^\n]*fail|ErrorManager|aclnn\w*[^\n]*(?:not (?:in|found)|undefined)",
         text("CANN's compiler (GE) does not start: its environment, its Python packages or its kernels are missing"),
         text(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from ownlab.instruments.doctor.records import Case
 from ownlab.instruments.doctor.rule import Cause, CauseRule
 from ownlab.text import text
 
 __all__ = ["GraphicsLibraries", "OpenClRuntime", "VideoEncoder"]
+
+# What hwloc prints where OpenCL's loader is installed without a runtime (rule harmless).
+_HWLOC = "OpenCL: Failed to get number of platforms with clGetPlatformIDs(): -1001"
 
 
 class GraphicsLibraries(CauseRule):
@@ -114,14 +118,30 @@ class GraphicsLibraries(CauseRule):
             ),
         ),
         Cause(
+            r"loader_scanned_icd_add[^\n]*ICD \S+ failed",
+            text("A file in icd.d names a library that is no Vulkan driver"),
+            text(
+                "The loader opened the library in the message and found no Vulkan in it: nvidia_icd.json must name libGLX_nvidia.so.0, not libGL.so.1."
+            ),
+            (
+                text(
+                    'cat /usr/share/vulkan/icd.d/nvidia_icd.json /etc/vulkan/icd.d/nvidia_icd.json; set "library_path": "libGLX_nvidia.so.0"'
+                ),
+                text(
+                    "Or try it without a change: VK_ICD_FILENAMES=FILE.json vulkaninfo, with such a file; a newer driver package has the right one."
+                ),
+            ),
+        ),
+        Cause(
             r"vk(?:EnumeratePhysicalDevices|CreateDevice|CreateInstance)\b[^\n]*(?:fail|ERROR)|ERROR_INITIALIZATION_FAILED[^\n]*vk|Could not get 'vkCreateInstance'|Failed to load libvulkan|(?:Error)?IncompatibleDriver(?:Error)?\b|vkCreateInstance: Found no drivers|Failed to find all required Vulkan|ggml_vulkan: (?:No devices|Error)|[Nn]o Vulkan (?:devices?|driver|ICD)|VK_ERROR_(?:EXTENSION|LAYER|FEATURE)_NOT_PRESENT|No device could be created|driver is not installed properly and requires a clean|libvulkan\.so\S*: cannot open|VK_ERROR_(?:INCOMPATIBLE_DRIVER|INITIALIZATION_FAILED)|vkCreateInstance[^\n]*fail|ERROR_INCOMPATIBLE_DRIVER|failed to find (?:a )?(?:suitable )?(?:GPU|physical device)[^\n]*vulkan|vulkan[^\n]*no (?:devices|physical|driver)",
             text("Vulkan finds no driver for the card"),
             text("The file that names NVIDIA's Vulkan driver (nvidia_icd.json), or the library behind it, is missing."),
             (
                 text("In a container: -e NVIDIA_DRIVER_CAPABILITIES=all; the image needs libvulkan1 and libegl1."),
                 text(
-                    "On the host: ls /usr/share/vulkan/icd.d /etc/vulkan/icd.d; reinstall the driver's graphics packages."
+                    "Windows: install the card's driver again, cleanly (NVIDIA: also the Studio driver), above all after a change of the card's maker; then vulkaninfo."
                 ),
+                text("Linux: ls /usr/share/vulkan/icd.d /etc/vulkan/icd.d; reinstall the driver's graphics packages."),
             ),
         ),
     )
@@ -228,7 +248,7 @@ class OpenClRuntime(CauseRule):
             ),
         ),
         Cause(
-            r"Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|BUILD_PROGRAM_FAILURE|clBuildProgram[^\n]*fail|CL_DEVICE_NOT_(?:FOUND|AVAILABLE)|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
+            r"Could not get platform count|Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|BUILD_PROGRAM_FAILURE|clBuildProgram[^\n]*fail|CL_DEVICE_NOT_(?:FOUND|AVAILABLE)|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
             text("OpenCL finds no platform: no runtime is installed, or this user may not open the device"),
             text(
                 "Either /etc/OpenCL/vendors names no working runtime, or the runtime cannot open /dev/dri/renderD128 (group render)."
@@ -241,3 +261,12 @@ class OpenClRuntime(CauseRule):
             ),
         ),
     )
+
+    def find_cause(self, case: Case) -> tuple[Cause, tuple[str, ...]] | None:
+        """Leave out a case in which hwloc, which only looks for devices, is the only one that speaks of OpenCL."""
+        speaking = [message for message in case.messages if "opencl" in message.text.lower()]
+        hwloc = [message for message in speaking if _HWLOC in message.text and "\n" not in message.text.strip()]
+        decoded = [message for message in speaking if message.text.startswith("OpenCL error -1001:")]
+        if hwloc and len(hwloc) + len(decoded) == len(speaking):
+            return None
+        return super().find_cause(case)

@@ -130,6 +130,33 @@ _FURTHER = (
         r"CUDNN",
     ),
     _Further(
+        "cuda-mismatch",
+        (
+            text(
+                "Without root, or if there is no toolkit of that version: conda install -c nvidia/label/cuda-X.Y.0 cuda-toolkit (or cuda-nvcc) with torch's X.Y, then export CUDA_HOME=$CONDA_PREFIX"
+            ),
+        ),
+        r"[Dd]etected CUDA version",
+    ),
+    _Further(
+        "container-toolkit",
+        (
+            text(
+                "Apptainer, Singularity: --nv puts the driver's libraries into /.singularity.d/libs and names it in LD_LIBRARY_PATH; a shell or module inside that clears the variable loses them: export LD_LIBRARY_PATH=/.singularity.d/libs:$LD_LIBRARY_PATH"
+            ),
+        ),
+        r"libnvidia-ml",
+    ),
+    _Further(
+        "dev-permission",
+        (
+            text(
+                "If ls -ln /dev/dri shows a group by its number alone (in containers): it has no name there: sudo groupadd -g NUMBER render; sudo usermod -aG render USER, or start the container with --group-add NUMBER."
+            ),
+        ),
+        r"renderD|/dev/dri|kfd|group",
+    ),
+    _Further(
         "nccl",
         (
             text(

@@ -207,6 +207,9 @@ FAMILIES = [
     ("framework-broken", "Illegal instruction (core dumped)", "OPENBLAS_CORETYPE"),
     ("cudnn-missing", "Could not load library libcudnn_cnn_infer.so.8", "/usr/lib/wsl/lib"),
     ("cuda-library", "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "another torch release"),
+    ("cuda-mismatch", "The detected CUDA version (10.1) mismatches the version that was used to compile\nPyTorch (11.7). Please make sure to use the same CUDA versions.", "nvidia/label/cuda-"),
+    ("container-toolkit", "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display Driver is properly installed and present in your system.", "/.singularity.d/libs"),
+    ("dev-permission", "crw-rw---- 1 root 105     226, 128 Mar 18 13:28 renderD128", "groupadd -g"),
     ("out-of-memory", "error CUDA error: out of memory (network_cudnn.cc:442", "other programs"),
 ]  # fmt: skip
 

@@ -27,6 +27,10 @@ def command(as_json: bool, python: str | None, machine: str | None, save: str | 
 
     A fact that cannot be read is shown with the reason. A saved machine (--save) can be read on another computer, and
     replaces the real one in every command that accepts --machine FILE.
+
+    \b
+    ownlab machine --save lab7.json
+    ownlab doctor --machine lab7.json
     """
     with working("Reading this machine"):
         record = read_machine(resolve_machine_options(python=python, machine=machine))

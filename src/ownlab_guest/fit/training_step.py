@@ -100,14 +100,14 @@ def make_optimizer(model: Any, request: Request) -> Any:
                 parameters, **{"lr": 1e-4, **more}
             )
     if optimizer not in kinds:
-        raise FitError(
-            "no-optimizer",
-            text(
-                "Unknown optimizer {optimizer}; known are {optimizers}",
-                optimizer=optimizer,
-                optimizers=", ".join(sorted(kinds)),
-            ),
-        )
+        import difflib
+
+        template = "Unknown optimizer {optimizer}; known are {optimizers}"
+        near = difflib.get_close_matches(optimizer, kinds, n=1)
+        if near:
+            template = "Unknown optimizer {optimizer}. Did you mean {near}? Known are {optimizers}"
+        names = ", ".join(sorted(kinds))
+        raise FitError("no-optimizer", text(template, optimizer=optimizer, optimizers=names, near="".join(near)))
     if request.fused:
         arguments["fused"] = True
     if request.foreach is not None:

@@ -5,6 +5,9 @@ cause; null where the doctor misses it. The misses are named in docs/explanation
 
 held_judged.json has the judgement of each held-back report: as the doctor answered it when that half was opened, once, after its
 rules were written ("first_look"), and after what was general in the misses had been mended ("after_mending").
+
+second.json was gathered after that by somebody who had not seen the rules, and judged once by somebody else
+(second_judged.json); the rules had been made more general in between.
 """
 
 from __future__ import annotations
@@ -93,3 +96,32 @@ def test_every_held_report_is_judged_twice_and_the_figures_are_documented() -> N
         right = sum(judged[look]["right"] for judged in JUDGED.values())
         assert f"{right} of {len(JUDGED)}" in page
     assert [name for name in HELD_MISSES if f"`{name}`" not in page] == []
+
+
+SECOND: list[dict[str, str]] = json.loads((FOLDER / "second.json").read_text())
+SECOND_JUDGED: dict[str, dict[str, Any]] = {
+    name: looks["first_look"] for name, looks in json.loads((FOLDER / "second_judged.json").read_text()).items()
+}
+
+
+def test_the_second_reports_are_complete_and_from_elsewhere() -> None:
+    known = {row["repository"].lower() for half in HALVES.values() for row in half}
+    assert all(row.keys() == FIELDS for row in SECOND)
+    assert {row["repository"].lower() for row in SECOND} & known == set()
+    assert SECOND_JUDGED.keys() == {row["id"] for row in SECOND}
+    assert all(judged.keys() == {"code", "right", "harmful", "reason"} for judged in SECOND_JUDGED.values())
+
+
+def test_the_figures_of_the_second_reports_are_documented() -> None:
+    right, harmful = (sum(judged[name] for judged in SECOND_JUDGED.values()) for name in ("right", "harmful"))
+    assert f"{right} of {len(SECOND)} are right" in DOCS.read_text()
+    assert f"{harmful} fixes are harmful" in DOCS.read_text()
+
+
+@pytest.mark.parametrize(
+    "report", [row for row in SECOND if SECOND_JUDGED[row["id"]]["right"]], ids=lambda report: report["id"]
+)
+def test_what_was_right_at_the_second_look_stays_right(report: dict[str, Any]) -> None:
+    findings = diagnose(read_paste(report["paste"])).findings
+    assert findings[0].code == SECOND_JUDGED[report["id"]]["code"]
+    assert findings[0].fix

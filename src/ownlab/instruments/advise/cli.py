@@ -106,6 +106,11 @@ def cost_command(**given: Any) -> None:
     Give its duration with --fit REPORT.json --steps N, with --hours 20 --on T4, or with --step-seconds 0.12 --steps N
     --on T4.
 
+    \b
+    ownlab clouds cost --hours 20 --on T4
+    ownlab fit net.py:build --cards T4,A100 --json > fit.json
+    ownlab clouds cost --fit fit.json --steps 20000
+
     Exit code: 0 at least one offer fits; 1 none does.
     """
     from ownlab.catalog.cards import choose_cards

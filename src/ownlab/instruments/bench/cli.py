@@ -74,6 +74,11 @@ def command(context: click.Context, /, **values: Any) -> None:
     Every result is a median with its confidence interval, next to the theoretical limit. A result above the limit is a
     measurement error; for a result far below it, possible causes are listed. Ctrl-C stops and keeps the results so far.
 
+    \b
+    ownlab bench --quick
+    ownlab bench --only cpu --only disk
+    ownlab bench compare last h200      this machine beside a reference
+
     Exit code: 0 measured; 1 incomplete: the benchmark died or hung, or nothing could be measured; 130 interrupted.
     """
     options = Options(**values)

@@ -53,6 +53,11 @@ def command(
 
     Exit codes: 0 no problem, or no accelerator; 1 an accelerator cannot be used; 2 wrong usage; 3 unreadable input; 4
     Python cannot be run.
+
+    \b
+    ownlab doctor --verify              prove it by a product on every device
+    ownlab doctor --from error.txt      pasted text; - reads stdin
+    ownlab doctor --explain driver-old  what a finding means
     """
     if explain is not None:
         _explain(explain, as_json)

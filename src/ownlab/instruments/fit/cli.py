@@ -139,6 +139,11 @@ def command(**given: Any) -> None:
     shapes but no data. build() returns (model, inputs) or (model, inputs, loss), and may take batch and seq. The
     target can also be package.module:build, or hf:CONFIG.json for a transformers configuration.
 
+    \b
+    ownlab fit net.py:build --cards T4,4090
+    ownlab fit net.py:build --cards T4 --batch max
+    ownlab fit hf:config.json --precision bf16 --optimizer adamw
+
     Exit code: 0 it fits at least one of the cards; 1 it fits none; 2 wrong usage; 3 the model cannot be traced; 4 no torch.
     """
     options = Options(**given)

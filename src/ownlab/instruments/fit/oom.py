@@ -5,6 +5,7 @@ A cause is what, had it been different, would have let the request succeed. `oom
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ownlab.catalog.oom_messages import OomMessage, parse_messages
-from ownlab.errors import NotRecognised
+from ownlab.errors import InputError, NotRecognised
 from ownlab.instruments.fit.oom_explanations import Cause, Holders, describe
 from ownlab.instruments.fit.oom_fixes import suggest_fixes
 from ownlab.instruments.fit.oom_traceback import Phase, find_location
@@ -63,6 +64,11 @@ class OomExplanation(Struct, frozen=True, kw_only=True):
 
 def explain_argument(argument: str) -> OomExplanation:
     """Explain the argument of `--explain-oom`: a file, `-` for standard input, or the message itself."""
+    if argument != "-" and not re.search(r"\s|/", argument) and not os.path.exists(argument):
+        raise InputError(
+            text("{argument!r} is neither a file nor an error message.", argument=argument[:100]),
+            hint=text("Pass the message in quotes, the name of a file, or - and paste it."),
+        )
     if not re.search(r"\s", argument) or _is_file(argument):
         return explain_oom(read_file(argument), name="stdin" if argument == "-" else argument)
     return explain_oom(argument, name=text("the text"))

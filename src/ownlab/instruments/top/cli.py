@@ -125,6 +125,11 @@ def command(context: click.Context, /, **values: Any) -> None:
 
     In a terminal it fills the screen (? shows the keys). Each card gets a sentence that names what limits its work, and
     advice. Processes are shown with their notebook.
+
+    \b
+    ownlab top --once                   a single reading
+    ownlab top --once --json            the same for programs
+    ownlab top --record run.ndjson      then: ownlab top report run.ndjson
     """
     options = Options(**values)
     if context.invoked_subcommand is not None:

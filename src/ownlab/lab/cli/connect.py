@@ -37,6 +37,10 @@ def command(
     Finds or starts the lab of FOLDER there (default: the lab that is running, else your home folder), makes it reachable
     on 127.0.0.1 here, and opens the browser. A lost connection is made again. Ctrl-C ends the connection; the lab keeps
     running. ownlab has to be installed on both machines.
+
+    \b
+    ownlab connect ann@gpu.example.org
+    ownlab connect gpu ~/projects       a host of ~/.ssh/config, a folder
     """
     from ownlab.lab.service.remote_lab import ConnectRequest, connect
     from ownlab.lab.service.ssh_tunnel import SshTarget

@@ -82,6 +82,10 @@ def create(name: str, packages: tuple[str, ...], python: str, descriptor: int | 
 
     It contains numpy, pandas, matplotlib, scikit-learn, pillow, tqdm and ipywidgets beside the named packages, and is built by
     uv. torch is the newest build for this machine's driver and card; a matrix product proves it.
+
+    \b
+    ownlab env create deep-learning --with torch
+    ownlab env create vision --with torch --with timm --python 3.12
     """
     request = complete_request(_request(name, packages, python))
     if descriptor is None and is_ready(name):

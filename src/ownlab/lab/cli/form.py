@@ -22,6 +22,10 @@ def command(notebook: str, as_json: bool) -> None:
     """Show the forms of NOTEBOOK, which Colab's comments #@title, #@param and #@markdown define.
 
     Each field is a parameter of a run: ownlab run NOTEBOOK -p NAME=VALUE. docs/FORMS.md describes the syntax.
+
+    \b
+    ownlab form train.ipynb
+    ownlab run train.ipynb -p epochs=20    run it with another value
     """
     forms = find_forms(replace_lone_surrogates(read_notebook(notebook)))
     shown = tuple(

@@ -176,6 +176,12 @@ def command(
     --sweep lr=1e-3,1e-4 runs both values and prints one table of results; the folder NAME-sweep keeps them. Run the same command
     again to continue: finished combinations are repeated only with --force.
 
+    \b
+    ownlab run train.ipynb -p epochs=20
+    ownlab run train.ipynb -p epochs=20 --detach
+    ownlab run --gpus 4 train.py --lr 1e-3
+    ownlab run train.ipynb --sweep lr=1e-3,1e-4 --sweep batch=32,64
+
     Exit codes: 0 done, 1 a cell failed or there are not as many GPUs, 2 wrong usage, 3 the notebook or the runtime cannot be
     used, 4 the Python has no torch for several ranks, 5 a cell took too long. A script's own exit code is passed on; of several
     ranks, that of the first that failed.

@@ -34,6 +34,8 @@ def command(folder: str | None, as_json: bool) -> None:
     else:
         lab = read_lab(os.path.expanduser(folder))
         if lab is None or not is_served(lab.folder):
+            if not os.path.isdir(os.path.expanduser(folder)):
+                raise LabError(text("There is no folder {folder}, and no lab of it.", folder=os.path.realpath(folder)))
             raise LabError(
                 text("The lab of {folder} is not running.", folder=os.path.realpath(folder)),
                 hint=text("Start it: ownlab up {folder}", folder=shlex.quote(folder)),

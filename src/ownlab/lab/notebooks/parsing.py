@@ -48,6 +48,8 @@ def parse_notebook(data: bytes, name: str) -> dict[str, Any]:
     except RecursionError as exc:
         message = text("{name} is not a notebook: it is not JSON (its values are nested too deeply).", name=name)
         raise InputError(message) from exc
+    except UnicodeDecodeError as exc:
+        raise InputError(text("{name} is not a notebook: it is not UTF-8 text.", name=name)) from exc
     except ValueError as exc:
         raise InputError(text("{name} is not a notebook: it is not JSON ({error}).", name=name, error=exc)) from exc
     if not isinstance(notebook, dict) or type(notebook.get("nbformat")) is not int:

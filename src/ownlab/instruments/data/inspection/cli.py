@@ -33,6 +33,10 @@ def inspect(
 
     PATH is anything that `ownlab data pack` takes, or packed data. Every file is read and every image decoded.
 
+    \b
+    ownlab data inspect train
+    ownlab data inspect train.zip --sheet sheet.html
+
     Exit code: 0; 1 if something is broken.
     """
     from ownlab.config.machine_options import resolve_machine_options

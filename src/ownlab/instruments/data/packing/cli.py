@@ -60,6 +60,10 @@ def pack(context: click.Context, /, path: str, out: Path, as_json: bool, **value
     The shards are plain tars: WebDataset, DALI and tar read them. ownlab.data.open(OUT) reads them in Python. If packing is
     interrupted in any way, the same command continues.
 
+    \b
+    ownlab data pack train -o packed
+    ownlab data pack train.zip -o packed --resize 256
+
     Exit code: 0 packed; 1 packed, but some files could not be read; 3 nothing was packed.
     """
     from ownlab.config.machine_options import resolve_machine_options

@@ -64,6 +64,9 @@ _FURTHER = (
         "out-of-memory",
         (
             text(
+                "If other programs fill the card (nvidia-smi, Windows: task manager): end them, or run less on it at the same time."
+            ),
+            text(
                 "If little is asked for: another framework has reserved the card (JAX: XLA_PYTHON_CLIENT_PREALLOCATE=false; TensorFlow: TF_FORCE_GPU_ALLOW_GROWTH=true), or it is the wrong card (CUDA_VISIBLE_DEVICES)."
             ),
             text(
@@ -71,10 +74,13 @@ _FURTHER = (
             ),
         ),
     ),
-    _Further("framework-broken", _WINDOWS_DLL, r"WinError|DLL|\.dll"),
+    _Further("framework-broken", _WINDOWS_DLL, r"^(?!.*(?i:zluda)).*(?:WinError|DLL|\.dll)"),
     _Further(
         "framework-broken",
         (
+            text(
+                "On ARM boards (Jetson, Raspberry Pi), where AVX does not exist: export OPENBLAS_CORETYPE=ARMV8, as NumPy's OpenBLAS takes the processor for another one; or the distribution's python3-numpy."
+            ),
             text(
                 "If the CPU has AVX (grep -c avx /proc/cpuinfo): the package was compiled for a newer CPU than this (-march=native, AVX-512): compile it here, or install another build. In a virtual machine: CPU type “host”."
             ),
@@ -105,6 +111,50 @@ _FURTHER = (
                 "If the file is there (find / -name 'libcudnn*' -not -path '/proc/*' 2>/dev/null; Windows: where cudnn*.dll): its folder belongs on LD_LIBRARY_PATH (Windows: PATH), with all of cuDNN's files."
             ),
         ),
+    ),
+    _Further(
+        "cudnn-missing",
+        (
+            text(
+                "In WSL, if cuDNN is installed: it looks for libcuda.so, which lies in /usr/lib/wsl/lib: export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH (or link libcuda.so.1 into cuDNN's folder)."
+            ),
+        ),
+    ),
+    _Further(
+        "cuda-library",
+        (
+            text(
+                "If memory is free: the cuDNN in torch's wheel does not fit card or driver: another torch release (newer for a new card, older for an old card or driver), in a new environment with a Python that the project names."
+            ),
+        ),
+        r"CUDNN",
+    ),
+    _Further(
+        "cuda-mismatch",
+        (
+            text(
+                "Without root, or if there is no toolkit of that version: conda install -c nvidia/label/cuda-X.Y.0 cuda-toolkit (or cuda-nvcc) with torch's X.Y, then export CUDA_HOME=$CONDA_PREFIX"
+            ),
+        ),
+        r"[Dd]etected CUDA version",
+    ),
+    _Further(
+        "container-toolkit",
+        (
+            text(
+                "Apptainer, Singularity: --nv puts the driver's libraries into /.singularity.d/libs and names it in LD_LIBRARY_PATH; a shell or module inside that clears the variable loses them: export LD_LIBRARY_PATH=/.singularity.d/libs:$LD_LIBRARY_PATH"
+            ),
+        ),
+        r"libnvidia-ml",
+    ),
+    _Further(
+        "dev-permission",
+        (
+            text(
+                "If ls -ln /dev/dri shows a group by its number alone (in containers): it has no name there: sudo groupadd -g NUMBER render; sudo usermod -aG render USER, or start the container with --group-add NUMBER."
+            ),
+        ),
+        r"renderD|/dev/dri|kfd|group",
     ),
     _Further(
         "nccl",
@@ -142,7 +192,7 @@ _FURTHER = (
         "no-visible-gpu",
         (
             text(
-                "If nvidia-smi shows the card: reboot after a driver update; MIG without instances (nvidia-smi -L); another libcuda on LD_LIBRARY_PATH (compat, stubs; WSL: /usr/lib/wsl/lib must come first); the program's CUDA is newer than the driver's."
+                "If it worked before, or driver or kernel were updated: reboot. If nvidia-smi shows the card: MIG without instances (nvidia-smi -L); another libcuda on LD_LIBRARY_PATH (compat, stubs; WSL: /usr/lib/wsl/lib must come first); the program's CUDA is newer than the driver's."
             ),
         ),
     ),
@@ -166,6 +216,9 @@ _FURTHER = (
     _Further(
         "driver-old",
         (
+            text(
+                "If it worked before, or the driver was just updated: restart the session or the machine first; an old state of the driver gives the same message."
+            ),
             text(
                 "A build for an older CUDA instead: pip install torch --index-url https://download.pytorch.org/whl/cu118 (driver 450 and newer); torch from a plain pip install is for the newest CUDA. Libraries in /usr/local/cuda/compat of an image may also be too old or too new for the host."
             ),
@@ -218,6 +271,7 @@ _FURTHER = (
                 "On one card only, or in different programs: overclocking, heat, power, or memory of the card (nvidia-smi -q -d ECC). On new cards: an older build of the program or of Triton; update it, and the driver."
             ),
         ),
+        r"^(?!.*(?i:unspecified launch failure|launch_?failed|illegal instruction))",
     ),
 )
 

@@ -10,7 +10,7 @@ because of it.
   throttling, PCIe), card_faults, card_memory, device_limits, xid_errors, amd, npu_tpu_intel and accelerator_errors, other_vendors.
 - `software/`: framework_builds (CPU-only build, no kernel image), framework_import, python_environment, cuda_libraries,
   cuda_toolkit, package_builds and package_sets (what does not belong together), extension_builds, card_features,
-  library_errors, distributed, program_backends (programs without their GPU part), program_errors (errors of a program),
+  launch_failures, library_errors, distributed, program_backends (programs without their GPU part), program_errors (errors of a program),
   package_tools (pip, conda, apt, installers), harmless_notices, last_resort (what no other rule knows).
 - `environment/`: containers, container_engines, graphics_libraries, wsl, wsl_libraries, host_resources (CPU, memory, disks).
 """
@@ -145,6 +145,7 @@ from ownlab.instruments.doctor.rules.software.cuda_toolkit import (
     ToolkitLacksArchitecture,
     ToolkitVersionDiffers,
 )
+from ownlab.instruments.doctor.rules.software.cudnn_versions import BuildOlderThanCudnn
 from ownlab.instruments.doctor.rules.software.distributed import (
     CollectiveSetup,
     LockedMemory,
@@ -162,6 +163,7 @@ from ownlab.instruments.doctor.rules.software.framework_import import FrameworkI
 from ownlab.instruments.doctor.rules.software.framework_versions import FrameworkVersion
 from ownlab.instruments.doctor.rules.software.harmless_notices import HarmlessNotice
 from ownlab.instruments.doctor.rules.software.last_resort import CudaErrorName, KnownComponent
+from ownlab.instruments.doctor.rules.software.launch_failures import DriverReset, IllegalMemoryAccess
 from ownlab.instruments.doctor.rules.software.launchers import LauncherSetup
 from ownlab.instruments.doctor.rules.software.library_errors import (
     AppleGpuLimits,
@@ -187,7 +189,6 @@ from ownlab.instruments.doctor.rules.software.program_errors import (
     CudaAfterFork,
     DeviceAssert,
     FlashAttentionUnsupported,
-    IllegalMemoryAccess,
     KvCacheTooSmall,
     MixedDevices,
     NcclError,
@@ -283,6 +284,7 @@ RULES: tuple[type[Rule], ...] = (
     CudaLibraryMissing,
     CudnnMissing,
     ShadowedCudnn,
+    BuildOlderThanCudnn,
     ShadowedCudaLibrary,
     CpuOnlyBuild,
     RocmBuildMissing,
@@ -340,6 +342,7 @@ RULES: tuple[type[Rule], ...] = (
     # a program's own errors
     DeviceAssert,
     IllegalMemoryAccess,
+    DriverReset,
     CublasError,
     CudaLibraryError,
     DeviceRequest,

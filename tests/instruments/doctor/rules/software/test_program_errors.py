@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from ownlab.instruments.doctor.rules.software.launch_failures import IllegalMemoryAccess
 from ownlab.instruments.doctor.rules.software.program_errors import (
     CheckpointDeviceMissing,
     CublasError,
     DeviceAssert,
-    IllegalMemoryAccess,
     MixedDevices,
     NcclError,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ownlab.instruments.doctor.rule import Cause
 from ownlab.text import text
 
-__all__ = ["ASCEND_ERRORS", "INTEL_FIRMWARE", "INTEL_RUNTIME", "TPU_ERRORS"]
+__all__ = ["ASCEND_ERRORS", "INTEL_BUILDS", "INTEL_FIRMWARE", "INTEL_RUNTIME", "TPU_ERRORS"]
 
 # Sources: CANN, "Troubleshooting" (aclError, error codes E*); Ascend/pytorch, README.
 ASCEND_ERRORS = (
@@ -16,6 +16,15 @@ ASCEND_ERRORS = (
         (
             text("npu-smi info   # shows memory and processes; end what is left over, use a smaller batch or context"),
             text("export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True   # against fragmentation"),
+        ),
+    ),
+    Cause(
+        r"Ascend kernel runtime initialization failed",
+        text("MindSpore does not start the NPU: its memory is taken by another process, or CANN does not fit"),
+        text("At its start MindSpore reserves the NPU's memory. Another process on the card, or CANN and driver of other versions, make that fail."),
+        (
+            text("npu-smi info   # processes and memory: end what is left over, or choose a free card with DEVICE_ID or ASCEND_RT_VISIBLE_DEVICES; context.set_context(max_device_memory='…GB')"),
+            text("source /usr/local/Ascend/ascend-toolkit/set_env.sh; the lines under 'Ascend Error Message' name the code; compare MindSpore's table of CANN versions"),
         ),
     ),
     Cause(
@@ -107,6 +116,21 @@ INTEL_FIRMWARE = (
         (
             text("uname -r; sudo dmesg | grep -iE 'i915|xe |guc|huc'; install a newer kernel and linux-firmware, then reboot"),
             text("Where the kernel is new enough but names the parameter: i915.force_probe=ID (or xe.force_probe=ID) on its command line; turn Above 4G Decoding and Resizable BAR on in the firmware."),
+        ),
+    ),
+)  # fmt: skip
+# Sources: pytorch.org, "Getting Started on Intel GPU"; intel/intel-extension-for-pytorch, release notes (XPU from 1.10.200+gpu on).
+INTEL_BUILDS = (
+    Cause(
+        r"not linked with support for xpu devices|Torch not compiled with XPU enabled",
+        text("This torch, or its Intel extension, is a build without support for Intel GPUs"),
+        text(
+            "The words come from torch itself: the part for Intel GPUs (XPU) is not in this build. The ordinary wheels of torch, and those of intel-extension-for-pytorch without “+xpu” or “+gpu” in their version, are for the CPU. The driver is not concerned."
+        ),
+        (
+            text("python -c 'import torch; print(torch.__version__)'; pip list | grep -i intel   # a version without +xpu is for the CPU"),
+            text("pip uninstall -y torch intel-extension-for-pytorch; pip install torch --index-url https://download.pytorch.org/whl/xpu   # torch 2.5 and newer need no extension"),
+            text("If the project needs the extension: its release with +xpu, for exactly this torch. Old releases do not support graphics that are part of the CPU."),
         ),
     ),
 )  # fmt: skip

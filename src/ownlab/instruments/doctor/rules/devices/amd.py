@@ -111,6 +111,21 @@ class RocmLibraries(CauseRule):
     while_broken = True
     causes = (
         Cause(
+            r"(?:Tensile|rocBLAS|hip(?:BLAS|Error)|HIP error|no kernel image|not supported)[^\n]*\bgfx(?:1036|1037|902|909)\b|\bgfx(?:1036|1037|902|909)\b[^\n]*(?:Tensile|rocBLAS|not supported|not found)",
+            text("ROCm takes the graphics that are part of the CPU, for which its libraries have no code"),
+            text(
+                "The chip in the message is the small one inside a Ryzen CPU. HIP counts it as a device, and often takes it before the Radeon card beside it."
+            ),
+            (
+                text(
+                    "With a Radeon card beside it: HIP_VISIBLE_DEVICES=1 before the program starts (0 or 1, whichever is the card; hipInfo and rocminfo list them), or turn the integrated graphics off in Windows' device manager or in the firmware."
+                ),
+                text(
+                    "Without another card: the CPU, or a program with Vulkan; copied library files for this chip do not help beside a card."
+                ),
+            ),
+        ),
+        Cause(
             r"TensileLibrary\S*[^\n]*(?:not found|No such file|Cannot read)|rocBLAS error|Cannot read \S*TensileLibrary|No paths matched [^\n]*rocblas/library|Could not (?:load|initialize) Tensile|hipErrorNoBinaryForGpu|Unable to find code object|HSA_STATUS_ERROR_INVALID_(?:ISA|CODE_OBJECT)|device kernel image is invalid[^\n]*hip|HIP error: (?:invalid device function|no kernel image)|amdgpu(?: version)? is not supported|unsupported Radeon iGPU|gfx\d+[a-f]? (?:is )?not (?:supported|found)|LLVM ERROR: Cannot select[^\n]*gfx|unsupported AMD GPU architecture|HIP error: shared object initialization failed|hipErrorSharedObjectInitFailed|hipErrorInvalid(?:Image|DeviceFunction|KernelFile)|HIP error: the operation cannot be performed in the present state|Illegal instruction detected: Operand|\w+ not supported in kfd|kfd[^\n]*not supported in kfd|Memory access fault by GPU node[^\n]*gfx",
             text("ROCm's libraries have no code for this Radeon"),
             text(

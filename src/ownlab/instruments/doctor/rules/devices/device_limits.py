@@ -163,7 +163,7 @@ class PagingFile(FixedMessageRule):
     title = text("Windows has too little memory and paging file for these processes")
     patterns = (
         r"\[?WinError 1455",
-        r"paging file is too small",
+        r"paging file is too small|increase (?:the |your )?virtual memory\b",
         r"页面文件太小",
         r"os error 1455|error code:? 1455",
         r"Couldn't open shared (?:file mapping|event)",
@@ -173,6 +173,9 @@ class PagingFile(FixedMessageRule):
     )
     fix = (
         text("DataLoader(num_workers=0), or fewer workers and pin_memory=False"),
+        text(
+            "Programs on several cards (miners): a paging file at least as large as the memory of all cards together."
+        ),
         text(
             "Or enlarge the paging file: System → Advanced → Performance → Virtual memory: 32 GB or more, then restart."
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ownlab.instruments.doctor.rule import Cause, CauseRule
 from ownlab.instruments.doctor.rules.devices.accelerator_errors import (
     ASCEND_ERRORS,
+    INTEL_BUILDS,
     INTEL_FIRMWARE,
     INTEL_RUNTIME,
     TPU_ERRORS,
@@ -252,6 +253,7 @@ class IntelGpu(CauseRule):
     while_broken = True
     causes = (
         *INTEL_FIRMWARE,
+        *INTEL_BUILDS,
         Cause(
             r"ZE_RESULT_ERROR|DRM_IOCTL_I915|zeInit[^\n]*fail|Level[- ]Zero[^\n]*(?:error|fail|not found)|ze_loader[^\n]*(?:not found|cannot)",
             text("Intel's compute runtime (Level Zero) fails on this card"),
@@ -267,7 +269,7 @@ class IntelGpu(CauseRule):
             ),
         ),
         Cause(
-            r"\[GPU\][^\n]*no supported devices found|not linked with support for xpu devices|Torch not compiled with XPU enabled|XPU device count is zero|No XPU devices? (?:are|is|found)|PI_ERROR_(?:DEVICE_NOT_FOUND|INVALID_DEVICE)|No device of requested type|UR_RESULT_ERROR|Native API (?:failed|returns)|lib(?:sycl|ze_loader|mkl_sycl\w*|pti_view|OpenCL)\.so\S*: cannot open|intel_extension_for_pytorch[^\n]*(?:fail|error)|torch\.xpu\.is_available\(\)[^\n]*False",
+            r"\[GPU\][^\n]*no supported devices found|XPU device count is zero|No XPU devices? (?:are|is|found)|PI_ERROR_(?:DEVICE_NOT_FOUND|INVALID_DEVICE)|No device of requested type|UR_RESULT_ERROR|Native API (?:failed|returns)|lib(?:sycl|ze_loader|mkl_sycl\w*|pti_view|OpenCL)\.so\S*: cannot open|intel_extension_for_pytorch[^\n]*(?:fail|error)|torch\.xpu\.is_available\(\)[^\n]*False",
             text("torch finds no Intel GPU, or its runtime fails"),
             text(
                 "The compute runtime is missing or old, this user is not in the group render, or oneAPI's libraries do not match."

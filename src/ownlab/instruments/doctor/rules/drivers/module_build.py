@@ -253,7 +253,7 @@ class ModuleLoadFailed(CauseRule):
             (text("sudo nvidia-modprobe -u -c=0   # or: sudo modprobe nvidia_uvm"),),
         ),
         Cause(
-            r"cannot access '?/dev/nvidia[^\n]*No such file|nvidia-modprobe: unable to create device node|/dev/nvidia(?:ctl|\d+)\"?:? No such file|nvidia driver is not loaded|NVIDIA kernel module.*(?:not loaded|failed to load|could not be loaded)"
+            r"cannot access '?/dev/nvidia[^\n]*No such file|nvidia-modprobe: unable to create device node|(?<!gres\.conf file )/dev/nvidia(?:ctl|\d+)\"?:? No such file|nvidia driver is not loaded|NVIDIA kernel module.*(?:not loaded|failed to load|could not be loaded)"
             r"|failed to load (?:the )?(?:NVIDIA kernel module|module \"?nvidia)|Failed to query NVIDIA devices"
             r"|nvidia-persistenced (?:failed to initialize|.*failed)|open /proc/driver/nvidia\S*: no such file"
             r"|no such file or directory.*/dev/nvidiactl|/dev/nvidiactl.*no such file|modprobe: ERROR: could not insert '?nvidia"

@@ -42,7 +42,7 @@ class UvmModuleMissing(MessageRule):
     patterns = (
         r"CUDA unknown error|CUDA (?:driver )?error: unknown error|OS call failed or operation not supported",
         r"\berror 999\b|get device context 999\b",
-        r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN",
+        r"cudaErrorUnknown|CUDA_ERROR_UNKNOWN|\bUNKNOWN_ERROR ?\(999?\)|Cuda failure: '?unknown error",
         cuda_error(999, 30, 304),
     )
 

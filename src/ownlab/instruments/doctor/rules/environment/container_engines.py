@@ -399,13 +399,16 @@ class RocmContainer(CauseRule):
     causes = (
         Cause(
             r"ROCk module is NOT loaded[\s\S]{0,200}/dev/kfd|ROCk module is NOT loaded|kfd[^\n]*module not loaded|/sys/class/kfd\S*[^\n]*No such file|No such file[^\n]*/sys/class/kfd|modprobe: FATAL: Module amdgpu not found",
-            text("The kernel module amdgpu is not loaded: this system has no AMD compute driver"),
+            text("rocminfo sees no loaded module amdgpu: it is not loaded, or it is built into the kernel"),
             text(
-                "There is no amdgpu module with KFD in this kernel: it is not installed, it did not build, or this is WSL, where ROCm has no /dev/kfd. In a container rocminfo says so, too, if the image lacks lsmod (package kmod)."
+                "rocminfo looks into the list of loaded modules. A kernel with amdgpu built in (many custom kernels) has none in that list, and works. Otherwise amdgpu is not loaded, did not build, or this is WSL, where ROCm has no /dev/kfd. In a container rocminfo says so, too, if the image lacks lsmod (package kmod)."
             ),
             (
                 text(
-                    "On Linux: sudo modprobe amdgpu; sudo dmesg | grep -iE 'amdgpu|kfd'; install the driver: https://rocm.docs.amd.com"
+                    "ls -l /dev/kfd; grep -E 'CONFIG_(DRM_AMDGPU|HSA_AMD)=' /boot/config-$(uname -r)   # =y and /dev/kfd there: built in, only rocminfo's check is wrong; ROCm's programs work without it, and rocminfo does when built without the check"
+                ),
+                text(
+                    "If /dev/kfd is missing on Linux: sudo modprobe amdgpu; sudo dmesg | grep -iE 'amdgpu|kfd'; if there is no such module: https://rocm.docs.amd.com"
                 ),
                 text(
                     "In a container: apt-get install -y kmod; ls -l /dev/kfd   # if it is there, the module is loaded on the host"

@@ -121,7 +121,7 @@ class ContainerToolkitMissing(MessageRule):
         r'could not select device driver "[^"]*" with capabilities: \[\[gpu',
         r"unknown or invalid runtime name: nvidia",
         r"Unknown runtime specified \S*nvidia",
-        r"could not select device driver \S* with capabilities: \[\[\S*gpu",
+        r"could not select device driver \S* ?with capabilities: \[\[\S*gpu",
         r"failed to discover GPU vendor from CDI|no known GPU vendor found|could not select device driver \"?cdi\"?",
     )
 

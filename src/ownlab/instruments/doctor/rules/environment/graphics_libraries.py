@@ -2,27 +2,89 @@
 
 from __future__ import annotations
 
+from ownlab.instruments.doctor.records import Case
 from ownlab.instruments.doctor.rule import Cause, CauseRule
 from ownlab.text import text
 
 __all__ = ["GraphicsLibraries", "OpenClRuntime", "VideoEncoder"]
+
+# What hwloc prints where OpenCL's loader is installed without a runtime (rule harmless).
+_HWLOC = "OpenCL: Failed to get number of platforms with clGetPlatformIDs(): -1001"
 
 
 class GraphicsLibraries(CauseRule):
     """A program that renders (OpenGL, EGL, Vulkan) does not reach NVIDIA's driver, and falls back to Mesa.
 
     **Why it matters.** CUDA works without the driver's graphics libraries. They are missing where the driver was installed
-    with --no-opengl-files or from a compute-only package, and in containers that ask for compute and utility only.
+    with --no-opengl-files or from a compute-only package, and in containers that ask for compute and utility only. Flatpak and
+    Snap bring libraries of their own, which must have the driver's version; Intel and AMD graphics have Mesa's drivers.
 
     **What to do.** In a container: NVIDIA_DRIVER_CAPABILITIES=all. On the host: install the driver's OpenGL and EGL packages.
 
-    **Sources.** NVIDIA Container Toolkit, "Driver capabilities"; NVIDIA driver README, "--no-opengl-files"; glvnd, EGL vendor files.
+    **Sources.** NVIDIA Container Toolkit, "Driver capabilities"; NVIDIA driver README, "--no-opengl-files"; glvnd, EGL vendor files; docs.mesa3d.org, environment variables;
+    docs.flatpak.org, "Extensions" (GL drivers).
     """
 
     code = "graphics-libraries"
     severity = "error"
     title = text("The driver's OpenGL and EGL libraries are missing")
     causes = (
+        Cause(
+            r"Graphics driver '?nvidia\S* for Flatpak|org\.freedesktop\.Platform\.GL\.nvidia[^\n]*(?:not|missing)",
+            text("Flatpak's copy of the driver's libraries does not have the host's driver version"),
+            text(
+                "Flatpak programs use the extension GL.nvidia of exactly the host's driver version; it was not installed after the driver changed."
+            ),
+            (text("flatpak update   # installs the matching extension; sudo flatpak update for system-wide ones"),),
+        ),
+        Cause(
+            r"failed to open drm device: Permission denied|(?:libGL|libEGL|MESA)[^\n]*/dev/dri[^\n]*Permission denied",
+            text("This user may not open the graphics device in /dev/dri"),
+            text(
+                "The device files in /dev/dri belong to the groups video and render. Without them Mesa computes on the CPU, slowly. In a container the groups' numbers are those of the host."
+            ),
+            (
+                text("ls -ln /dev/dri; id   # then: sudo usermod -aG video,render $USER; log out and in again"),
+                text(
+                    "In a container (LXC, Docker): the user there must be in groups with these numbers: groupadd -g NUMBER render; usermod -aG render,video USER; or docker run --device /dev/dri --group-add NUMBER"
+                ),
+            ),
+        ),
+        Cause(
+            r"(?:libGL error|MESA-LOADER)[^\n]*\b(?:i915|i965|iris|crocus|radeonsi|r300|r600)\b",
+            text("Mesa's driver for the Intel or AMD graphics is not loaded"),
+            text(
+                "The message names a driver of Mesa, for Intel (i965, iris, crocus) or AMD (radeonsi, r600). Its file is missing, does not suit a library that the program brings (conda's libstdc++), or the device may not be opened."
+            ),
+            (
+                text("LIBGL_DEBUG=verbose PROGRAM   # names the file or the library that fails; ls -ln /dev/dri; id"),
+                text(
+                    "Debian, Ubuntu: sudo apt-get install -y libgl1-mesa-dri. In conda: conda install -c conda-forge libstdcxx-ng. Not in the group render: sudo usermod -aG video,render $USER"
+                ),
+                text(
+                    "If an NVIDIA card is to render: __NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia PROGRAM"
+                ),
+            ),
+        ),
+        Cause(
+            r"libGL error: (?:No matching fbConfigs|failed to load driver: swrast)",
+            text(
+                "Mesa's OpenGL is used instead of the card's, and does not start: often in a sandbox, or beside other libraries"
+            ),
+            text(
+                "If other programs render, the driver works, and this program has its own libraries: Flatpak and Snap bring a copy of the driver, which must have exactly its version; conda brings an older libstdc++; over ssh the display is another machine's."
+            ),
+            (
+                text(
+                    "glxinfo -B   # outside the sandbox: if it names the card, the driver is right, and must not be installed again"
+                ),
+                text(
+                    "Flatpak: flatpak update (after a driver update, wait until the runtime GL.nvidia of this version is published). Snap: sudo snap refresh. conda: conda install -c conda-forge libstdcxx-ng"
+                ),
+                text("In a container: -e NVIDIA_DRIVER_CAPABILITIES=all (NVIDIA), --device /dev/dri (Intel, AMD)."),
+                text("Only if glxinfo fails, too: install the driver's OpenGL packages (Ubuntu: libnvidia-gl-BRANCH)."),
+            ),
+        ),
         Cause(
             r"(?:unable to|cannot|could not) find (?:an? )?EGL device|DISPLAY environment variable is missing|Cannot initialize a EGL device|lib(?:OSMesa|EGL|GLX|GLdispatch)\S*\.so\S*: cannot open|eglInitialize failed|EGL[^\n]*(?:initialization failed|not initialized|failed to initialize|BAD_)|glutin error|cannot (?:create|initialize) (?:a )?(?:EGL|GL|OpenGL)|MESA-LOADER: failed|libGL error"
             r"|failed to (?:create|initialize|get) (?:an? )?(?:EGL|OpenGL|GL|GLX|GLFW)\b[^\n]*|EGL_NOT_INITIALIZED|no EGL devices? (?:found|available)|OpenGL platform library has not been loaded|GLFWError|GLEW initali?zation error|[Uu]nable to open display|could not connect to display|cannot open display|Couldn't find matching EGL|gladLoadGL error|Library .GLU. not found|NoSuchDisplayException|Failed to create any GPU devices|GLX[^\n]*(?:BadValue|failed)|BadValue[^\n]*GLX|libEGL_nvidia[^\n]*(?:not found|cannot)",
@@ -43,14 +105,6 @@ class GraphicsLibraries(CauseRule):
             ),
         ),
         Cause(
-            r"Graphics driver '?nvidia\S* for Flatpak|org\.freedesktop\.Platform\.GL\.nvidia[^\n]*(?:not|missing)",
-            text("Flatpak's copy of the driver's libraries does not have the host's driver version"),
-            text(
-                "Flatpak programs use the extension GL.nvidia of exactly the host's driver version; it was not installed after the driver changed."
-            ),
-            (text("flatpak update   # installs the matching extension; sudo flatpak update for system-wide ones"),),
-        ),
-        Cause(
             r"\(EE\) no screens found|extension \"?NV-GLX\"? missing|\(EE\) NVIDIA(?:\(\w+\))?: Failed|Fatal server error:[^\n]*\s*\(EE\)",
             text("The X server does not use the NVIDIA driver"),
             text(
@@ -64,14 +118,30 @@ class GraphicsLibraries(CauseRule):
             ),
         ),
         Cause(
+            r"loader_scanned_icd_add[^\n]*ICD \S+ failed",
+            text("A file in icd.d names a library that is no Vulkan driver"),
+            text(
+                "The loader opened the library in the message and found no Vulkan in it: nvidia_icd.json must name libGLX_nvidia.so.0, not libGL.so.1."
+            ),
+            (
+                text(
+                    'cat /usr/share/vulkan/icd.d/nvidia_icd.json /etc/vulkan/icd.d/nvidia_icd.json; set "library_path": "libGLX_nvidia.so.0"'
+                ),
+                text(
+                    "Or try it without a change: VK_ICD_FILENAMES=FILE.json vulkaninfo, with such a file; a newer driver package has the right one."
+                ),
+            ),
+        ),
+        Cause(
             r"vk(?:EnumeratePhysicalDevices|CreateDevice|CreateInstance)\b[^\n]*(?:fail|ERROR)|ERROR_INITIALIZATION_FAILED[^\n]*vk|Could not get 'vkCreateInstance'|Failed to load libvulkan|(?:Error)?IncompatibleDriver(?:Error)?\b|vkCreateInstance: Found no drivers|Failed to find all required Vulkan|ggml_vulkan: (?:No devices|Error)|[Nn]o Vulkan (?:devices?|driver|ICD)|VK_ERROR_(?:EXTENSION|LAYER|FEATURE)_NOT_PRESENT|No device could be created|driver is not installed properly and requires a clean|libvulkan\.so\S*: cannot open|VK_ERROR_(?:INCOMPATIBLE_DRIVER|INITIALIZATION_FAILED)|vkCreateInstance[^\n]*fail|ERROR_INCOMPATIBLE_DRIVER|failed to find (?:a )?(?:suitable )?(?:GPU|physical device)[^\n]*vulkan|vulkan[^\n]*no (?:devices|physical|driver)",
             text("Vulkan finds no driver for the card"),
             text("The file that names NVIDIA's Vulkan driver (nvidia_icd.json), or the library behind it, is missing."),
             (
                 text("In a container: -e NVIDIA_DRIVER_CAPABILITIES=all; the image needs libvulkan1 and libegl1."),
                 text(
-                    "On the host: ls /usr/share/vulkan/icd.d /etc/vulkan/icd.d; reinstall the driver's graphics packages."
+                    "Windows: install the card's driver again, cleanly (NVIDIA: also the Studio driver), above all after a change of the card's maker; then vulkaninfo."
                 ),
+                text("Linux: ls /usr/share/vulkan/icd.d /etc/vulkan/icd.d; reinstall the driver's graphics packages."),
             ),
         ),
     )
@@ -178,7 +248,7 @@ class OpenClRuntime(CauseRule):
             ),
         ),
         Cause(
-            r"Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|BUILD_PROGRAM_FAILURE|clBuildProgram[^\n]*fail|CL_DEVICE_NOT_(?:FOUND|AVAILABLE)|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
+            r"Could not get platform count|Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|BUILD_PROGRAM_FAILURE|clBuildProgram[^\n]*fail|CL_DEVICE_NOT_(?:FOUND|AVAILABLE)|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
             text("OpenCL finds no platform: no runtime is installed, or this user may not open the device"),
             text(
                 "Either /etc/OpenCL/vendors names no working runtime, or the runtime cannot open /dev/dri/renderD128 (group render)."
@@ -191,3 +261,12 @@ class OpenClRuntime(CauseRule):
             ),
         ),
     )
+
+    def find_cause(self, case: Case) -> tuple[Cause, tuple[str, ...]] | None:
+        """Leave out a case in which hwloc, which only looks for devices, is the only one that speaks of OpenCL."""
+        speaking = [message for message in case.messages if "opencl" in message.text.lower()]
+        hwloc = [message for message in speaking if _HWLOC in message.text and "\n" not in message.text.strip()]
+        decoded = [message for message in speaking if message.text.startswith("OpenCL error -1001:")]
+        if hwloc and len(hwloc) + len(decoded) == len(speaking):
+            return None
+        return super().find_cause(case)

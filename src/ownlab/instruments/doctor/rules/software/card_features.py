@@ -126,7 +126,20 @@ class GpuNotFound(CauseRule):
             ),
         ),
         Cause(
-            r"inference compute\"? id=\S* library=cpu|CUDA driver version too old|old CUDA driver detected|your nvidia driver is too old or missing|nvidia driver too old|only 0 Devices available|(?:CUDA|GPU) test failed[\s\S]{0,300}No GPUs? (?:detected|found)|no CUDA devices found|ggml_\w+: (?:no CUDA|no devices|failed to initialize)|no compatible GPUs were discovered|no (?:NVIDIA )?GPUs? (?:were )?(?:detected|found|discovered|available)\b|No GPU to monitor|no nvidia (?:devices|gpus?) (?:detected|found)|Could not find any nv files|CUDA (?:is )?not detected|Could not find any GPU|no GPU devices? (?:found|detected)|GPU[^\n]{0,30}not (?:detected|found)\b|CUDA will be disabled|No CUDA runtime is found|no device found: 0|Skipping GPU|Found 0 GPUs?|GPU unusable|failed to detect (?:any )?(?:GPU|NVIDIA)|torch\.cuda\.device_count\(\)+\s+0\b|Detected 0 CUDA Capable|found 0 CUDA devices|no GPU was found|[Nn]o (?:usable|supported|suitable|working|compatible) (?:CUDA |NVIDIA |AMD )?(?:GPUs?|devices?|accelerators?)\b(?! (?:found for platform|backend))|CUDA (?:devices?|GPUs?): (?:0|none|None)\b|GPU: (?:not found|none|None detected)|[Cc]ould not (?:find|detect) (?:a |any )?(?:NVIDIA |CUDA |compatible |suitable )*(?:GPU|device)|GPUs? (?:is|are|was|were) not (?:detected|found|recogni[sz]ed|visible)|does not (?:detect|recogni[sz]e|see) (?:the |any |my )?GPU|there is no gpu|reports no devices?\b|No compute devices matched|no GPU is detected|no cuda gpus?\b|unable to locate gpu dependency libraries",
+            r"Unable to query CUDA driver version! Is an nVidia driver installed",
+            text("The program reaches no NVIDIA driver: a Remote Desktop session, or none is installed"),
+            text(
+                "On Windows a Remote Desktop session of GeForce cards and older drivers has a display driver of its own, without CUDA and OpenCL."
+            ),
+            (
+                text(
+                    "Start the program at the machine itself, or over VNC, ssh or as a scheduled task instead of Remote Desktop."
+                ),
+                text("If it fails there, too: nvidia-smi; then install NVIDIA's driver."),
+            ),
+        ),
+        Cause(
+            r"num_cuda_devices > 0|GPU is not accessible\. Was the library installed correctly|inference compute\"? id=\S* library=cpu|CUDA driver version too old|old CUDA driver detected|your nvidia driver is too old or missing|nvidia driver too old|only 0 Devices available|(?:CUDA|GPU) test failed[\s\S]{0,300}No GPUs? (?:detected|found)|no CUDA devices found|ggml_\w+: (?:no CUDA|no devices|failed to initialize)|no compatible GPUs were discovered|no (?:NVIDIA )?GPUs? (?:were )?(?:detected|found|discovered|available)\b|No GPU to monitor|no nvidia (?:devices|gpus?) (?:detected|found)|Could not find any nv files|CUDA (?:is )?not detected|Could not find any GPU|no GPU devices? (?:found|detected)|GPU[^\n]{0,30}not (?:detected|found)\b|CUDA will be disabled|No CUDA runtime is found|no device found: 0|Skipping GPU|Found 0 GPUs?|GPU unusable|failed to detect (?:any )?(?:GPU|NVIDIA)|torch\.cuda\.device_count\(\)+\s+0\b|Detected 0 CUDA Capable|found 0 CUDA devices|no GPU was found|[Nn]o (?:usable|supported|suitable|working|compatible) (?:CUDA |NVIDIA |AMD )?(?:GPUs?|devices?|accelerators?)\b(?! (?:found for platform|backend))|CUDA (?:devices?|GPUs?): (?:0|none|None)\b|GPU: (?:not found|none|None detected)|[Cc]ould not (?:find|detect) (?:a |any )?(?:NVIDIA |CUDA |compatible |suitable )*(?:GPU|device)|GPUs? (?:is|are|was|were) not (?:detected|found|recogni[sz]ed|visible)|does not (?:detect|recogni[sz]e|see) (?:the |any |my )?GPU|there is no gpu|reports no devices?\b|No compute devices matched|no GPU is detected|no cuda gpus?\b|unable to locate gpu dependency libraries",
             text("The program sees no GPU: its container, its driver or its libraries do not reach the card"),
             text(
                 "Usual reasons: a container that was started without the card; a driver that is older than the CUDA the program was built with; driver libraries that this program's loader does not know; a CPU build."
@@ -142,6 +155,9 @@ class GpuNotFound(CauseRule):
                     "If nvidia-smi works but the program fails: ldconfig -p | grep -E 'libcuda|nvidia-ml'; programs from Nix or snap do not search the system's folders."
                 ),
                 text("echo $CUDA_VISIBLE_DEVICES   # must be empty or name existing cards"),
+                text(
+                    "nvidia-smi: has another program all of the card's memory? A Mac, or a machine without NVIDIA's card: build or install the program without CUDA."
+                ),
             ),
         ),
         Cause(

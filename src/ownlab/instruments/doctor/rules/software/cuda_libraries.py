@@ -22,6 +22,7 @@ from ownlab.instruments.doctor.queries import (
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import driver_remedy, torch_command
 from ownlab.instruments.doctor.rule import MessageRule, quote
+from ownlab.instruments.doctor.rules.software.cudnn_versions import names_newer_cudnn
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import LibraryInstall, Machine
 from ownlab.text import listing, plural, sentences, text
@@ -372,7 +373,7 @@ class ShadowedCudnn(MessageRule):
 
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
-        quotes = self.quotes(case)
+        quotes = tuple(line for line in self.quotes(case) if not names_newer_cudnn(line))
         shadowing = list(self._shadowing_copies(machine))
         if not quotes and not shadowing:
             return

@@ -137,7 +137,7 @@ class ToolkitLacksArchitecture(MessageRule):
     severity = "warning"
     title = text("The CUDA toolkit cannot compile for this card")
     patterns = (
-        r"Unsupported gpu architecture '(?:compute|sm)_\d+'",
+        r"Unsupported gpu architecture '(?:compute|sm)_\d+",
         r"Value '(?:compute|sm)_\d+' is not defined for option",
     )
 

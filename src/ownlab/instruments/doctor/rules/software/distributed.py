@@ -173,7 +173,22 @@ class RendezvousFailed(CauseRule):
             ),
         ),
         Cause(
-            r"The client socket has failed to connect to (?!\[::)[^\n]*(?:refused|timed out|No route|not known)|RuntimeError: (?:Connection (?:reset|closed) by peer|Socket Timeout)|DistNetworkError|DistStoreError|client socket has timed out|connectFullMesh failed|Timed out (?:initializing|waiting)[^\n]*(?:process group|clients|rendezvous)|RendezvousTimeoutError|RendezvousConnectionError|failed to connect to any (?:of the )?addresses|gloo/transport/tcp/pair\.cc[^\n]*(?:closed by peer|reset by peer|timed out)|getaddrinfo[^\n]*Name or service not known|unable to resolve hostname",
+            r"connect \[?(?:::ffff:)?127\.\d+\.\d+\.\d+\]?:\d+[^\n]*refused",
+            text("A rank is offered a loopback address: a machine's host name resolves to 127.0.0.1 or 127.0.1.1"),
+            text(
+                "Gloo offers the address to which the own host name resolves. Debian and Ubuntu write 127.0.1.1 for it into /etc/hosts, which no other machine reaches."
+            ),
+            (
+                text(
+                    "Name the network interface (ip -br addr): export GLOO_SOCKET_IFNAME=eth0; Gloo's benchmark: --tcp-device eth0"
+                ),
+                text(
+                    "Or in /etc/hosts of each machine: its address in the common network instead of 127.0.1.1; check: getent hosts $(hostname)"
+                ),
+            ),
+        ),
+        Cause(
+            r"The client socket has failed to connect to (?!\[::)[^\n]*(?:refused|timed out|No route|not known)|RuntimeError: (?:Connection (?:reset|closed) by peer|Socket Timeout)|DistNetworkError|DistStoreError|client socket has timed out|connectFullMesh failed|Timed out (?:initializing|waiting)[^\n]*(?:process group|clients|rendezvous)|RendezvousTimeoutError|RendezvousConnectionError|failed to connect to any (?:of the )?addresses|gloo/transport/tcp/pair\.cc[^\n]*(?:Connection refused|closed by peer|reset by peer|timed out)|getaddrinfo[^\n]*Name or service not known|unable to resolve hostname",
             text("A rank does not reach the rendezvous address"),
             text(
                 "Not all ranks were started, the host name resolves to 127.0.0.1, or a firewall is between the machines."

@@ -297,7 +297,7 @@ class XlaTools(CauseRule):
             ),
         ),
         Cause(
-            r"cannot find ROCm device library|rocm-path|hipcc[^\n]*not found|__ockl_\w+|invalid target ID 'gfx|unsupported (?:HIP )?gpu architecture|HIP[^\n]*compiler[^\n]*not found|unknown target CPU 'gfx|HIP_PATH[^\n]*not",
+            r"cannot find ROCm device library|rocm-path|hipcc[^\n]*not found|__ockl_\w+|invalid target ID 'gfx|unsupported HIP gpu architecture|unsupported gpu architecture[:\s]{1,3}\S?gfx|HIP[^\n]*compiler[^\n]*not found|unknown target CPU 'gfx|HIP_PATH[^\n]*not",
             text("ROCm's compiler parts were not found"),
             text(
                 "The program compiles at run time or is built, and ROCm's device libraries or hipcc are not where it looks."

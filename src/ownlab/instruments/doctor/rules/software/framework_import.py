@@ -67,7 +67,16 @@ _CAUSES = (
         specific=False,  # the rules cuda-mismatch and cudnn-shadow are more precise
     ),
     _Cause(
-        r"DLL load failed|Visual C\+\+ Redistributable is not installed|\[WinError (?:126|127|182|193|1114)\]|Could not find module '[^'\n]*\.dll' \(or one of its dependencies\)|[Uu]nable to load (?:DLL|shared library) '[^'\n]*'|DllNotFoundException|\[WinError 998\]",
+        r"zluda[^\n]*\.dll\b[^\n]*(?:dependenc|not be found)|\[?WinError 12[67]\b[^\n]*zluda",
+        text(
+            "ZLUDA stands for CUDA here. Its DLLs, copied over torch's, need those of AMD's HIP SDK, which are not found."
+        ),
+        text(
+            "Set for the system: HIP_PATH to the HIP SDK's folder (C:\\Program Files\\AMD\\ROCm\\VERSION), and %HIP_PATH%bin and ZLUDA's folder on PATH; the SDK's version must be the one that this ZLUDA was made for. Restart the terminal. An ordinary torch would overwrite ZLUDA."
+        ),
+    ),
+    _Cause(
+        r"DLL load failed(?![^\n]*paging file)|Visual C\+\+ Redistributable is not installed|\[WinError (?:126|127|182|193|1114)\]|Could not find module '[^'\n]*\.dll' \(or one of its dependencies\)|[Uu]nable to load (?:DLL|shared library) '[^'\n]*'|DllNotFoundException|\[WinError 998\]",
         text("Windows lacks a library that it needs, usually Microsoft's C++ runtime."),
         "winget install Microsoft.VCRedist.2015+.x64",
     ),

@@ -32,6 +32,18 @@ class HarmlessNotice(CauseRule):
     causes = (
         *FRAMEWORK_NOTICES,
         Cause(
+            r"OpenCL: Failed to get number of platforms with clGetPlatformIDs\(\): -1001",
+            text("Harmless: hwloc says that no OpenCL runtime is installed"),
+            text(
+                "hwloc (of MPI and others) asks each interface for devices. The OpenCL loader is there, without a runtime."
+            ),
+            (
+                text(
+                    "Nothing needs to be done. To hide it: export HWLOC_COMPONENTS=-opencl. A program that computes with OpenCL needs a runtime."
+                ),
+            ),
+        ),
+        Cause(
             r"Torch was not compiled with flash attention|Flash attention kernel not used|Memory efficient kernel not used|flash attention[^\n]*not (?:available|compiled)[^\n]*(?:slow|fall)",
             text("Harmless: torch says that one of several attention kernels is not in this build"),
             text("Windows builds of torch lack flash attention; torch uses another kernel that computes the same."),

@@ -102,6 +102,21 @@ class LauncherSetup(CauseRule):
             ),
         ),
         Cause(
+            r"can't stat gres\.conf file|Waiting for gres\.conf file",
+            text("Slurm's gres.conf names a device file that this node does not have"),
+            text(
+                "slurmd waits for every File= of gres.conf. The node has no card (or fewer), or its files appear only after the driver was used once."
+            ),
+            (
+                text(
+                    "ls /dev/nvidia*; lspci -d 10de:   # no card: remove the line for this node (NodeName=…) from gres.conf, and Gres= of it from slurm.conf"
+                ),
+                text(
+                    "A card is there and nvidia-smi works: nvidia-modprobe -c=0 before slurmd starts, or AutoDetect=nvml; then sudo systemctl restart slurmd"
+                ),
+            ),
+        ),
+        Cause(
             r"gres\.conf[^\n]*(?:duplicate|invalid|fatal|error)|fatal: gres",
             text("Slurm's gres.conf does not describe this node's cards"),
             text("AutoDetect=nvml finds the cards by itself: lines with Name=gpu beside it describe them twice."),

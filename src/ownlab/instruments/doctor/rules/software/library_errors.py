@@ -102,6 +102,34 @@ class ShadowedCudaLibrary(CauseRule):
             ),
         ),
         Cause(
+            r"JitifyException: Runtime compilation failed|libnvrtc-builtins\.so[^\n]*(?:cannot open|failed to open)|nvrtc: error: failed to open libnvrtc-builtins",
+            text("nvrtc, CUDA's compiler at run time, meets parts of another CUDA version"),
+            text(
+                "libnvrtc loads libnvrtc-builtins of exactly its version. With two CUDA toolkits on the loader's path it finds the other one."
+            ),
+            (
+                text(
+                    "env -u LD_LIBRARY_PATH -u CUDA_PATH python …   # if that helps: keep one CUDA only on PATH, LD_LIBRARY_PATH and in CUDA_PATH"
+                ),
+                text(
+                    "CuPy: python -c 'import cupy; cupy.show_config()'; one package, for that CUDA (cupy-cuda11x, cupy-cuda12x)"
+                ),
+            ),
+        ),
+        Cause(
+            r"libcublas\.so\S*: undefined reference to .?cublasLt",
+            text("The linker finds libcublasLt of another CUDA version than libcublas"),
+            text(
+                "The toolkit's link libcublasLt.so.11 (or .12) is missing or leads to another release, or another folder is searched first."
+            ),
+            (
+                text("ls -l /usr/local/cuda/lib64/libcublas*; ldconfig -p | grep cublasLt   # all of one version"),
+                text(
+                    "Make the link anew: cd /usr/local/cuda-X.Y/lib64; sudo ln -sf libcublasLt.so.FULL_VERSION libcublasLt.so.11; sudo ldconfig; or install the toolkit's libcublas package again"
+                ),
+            ),
+        ),
+        Cause(
             r"lib(?:cublas\w*|cusparse\w*|cusolver\w*|cufft\w*|curand|cudart|nvrtc|nccl|nvJitLink|cupti)\.so\S*: (?:undefined symbol|symbol \S+ version)|undefined symbol: (?:cublas|cusparse|cusolver|cufft|cuda[A-Z]|nvrtc|__nv)\w*|version `?lib(?:cublas|cudart|nvJitLink|cusparse)\S* not (?:found|defined)",
             text("A CUDA library of another version is found before the framework's own"),
             text(
@@ -109,6 +137,9 @@ class ShadowedCudaLibrary(CauseRule):
             ),
             (
                 text("env -u LD_LIBRARY_PATH python …   # if that helps, remove CUDA's folders from LD_LIBRARY_PATH"),
+                text(
+                    "If both lie in one environment (find $CONDA_PREFIX -name 'libcublas*'): move the older copy away (often that in torch/lib), or take all packages from one channel."
+                ),
                 text(
                     "Else reinstall the framework's libraries: pip list | grep nvidia; pip install --force-reinstall torch   # CuPy: one package, for the installed CUDA"
                 ),

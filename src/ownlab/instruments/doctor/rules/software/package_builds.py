@@ -50,7 +50,7 @@ class CpuOnlyPackage(CauseRule):
             ),
         ),
         Cause(
-            r"EP Error[\s\S]{0,200}Falling back to \[|onnxruntime_providers_cuda\S*|TryGetProviderInfo_CUDA|Failed to create CUDAExecutionProvider",
+            r"CUDA_PATH is set but CUDA wasn.t able to be loaded|EP Error[\s\S]{0,200}Falling back to \[|onnxruntime_providers_cuda\S*|TryGetProviderInfo_CUDA|Failed to create CUDAExecutionProvider",
             text("onnxruntime-gpu does not find the CUDA and cuDNN that it was built with"),
             text(
                 "Each release was built for one CUDA and one cuDNN major version, which must be on the loader's path (Windows: PATH)."
@@ -150,6 +150,18 @@ class ExtensionMismatch(CauseRule):
     severity = "error"
     title = text("An extension was built for another torch")
     causes = (
+        Cause(
+            r"Could not find compatible tinycudann extension for compute capability",
+            text("tiny-cuda-nn was built for another card's compute capability"),
+            text(
+                "It is compiled for the card of the machine that builds it. This one was built elsewhere: in an image, or for another card."
+            ),
+            (
+                text(
+                    "pip uninstall -y tinycudann; TCNN_CUDA_ARCHITECTURES=XY pip install --no-cache-dir --no-build-isolation git+https://github.com/NVlabs/tiny-cuda-nn/#subdirectory=bindings/torch   # XY is the number in the message"
+                ),
+            ),
+        ),
         Cause(
             r"(?:you have \S+\+cpu\b)|xFormers was built for:[\s\S]{0,200}you have \S+\+cpu",
             text("torch is the CPU build, so xFormers cannot load its CUDA code"),
@@ -337,6 +349,28 @@ class JaxBuild(CauseRule):
             (
                 text("export JAX_PLATFORMS=cuda   # or unset it: JAX then takes the best that works"),
                 text("python -c 'import jax; print(jax.devices())'"),
+            ),
+        ),
+        Cause(
+            r"jaxlib is version \S+, but this version of jax requires",
+            text("jax and jaxlib have different versions"),
+            text(
+                "The installed jax needs a newer jaxlib; another package, or the image of the runtime, holds the older one."
+            ),
+            (
+                text(
+                    "pip install -U jax jaxlib   # with a GPU 'jax[cuda12]', with a TPU 'jax[tpu]'; also update chex, flax and optax, then restart the runtime"
+                ),
+            ),
+        ),
+        Cause(
+            r"TPU may be present on this machine, but either a TPU-enabled jaxlib or libtpu is not installed",
+            text("JAX was installed without its part for TPUs, and computes on the CPU"),
+            text("pip install jax, and packages that need jax (flax, optax), bring the CPU build only."),
+            (
+                text(
+                    "pip uninstall -y jax jaxlib libtpu; pip install 'jax[tpu]'   # then: python -c 'import jax; print(jax.devices())'"
+                ),
             ),
         ),
         Cause(

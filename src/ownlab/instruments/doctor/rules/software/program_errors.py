@@ -10,7 +10,7 @@ from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.remedies import set_variable
 from ownlab.instruments.doctor.rule import QUOTES_SHOWN, FixedMessageRule, MessageRule
 from ownlab.machine.facts import value_of
-from ownlab.text import sentences, text
+from ownlab.text import text
 from ownlab.units import GIB, format_bytes
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "CudaAfterFork",
     "DeviceAssert",
     "FlashAttentionUnsupported",
-    "IllegalMemoryAccess",
     "KvCacheTooSmall",
     "MixedDevices",
     "NcclError",
@@ -69,62 +68,6 @@ class DeviceAssert(MessageRule):
                     text("Restart the process (the notebook's kernel) before the next try."),
                 ),
             )
-
-
-class IllegalMemoryAccess(MessageRule):
-    """A kernel accessed memory outside its own, or failed for an unspecified reason.
-
-    **Why it matters.** Usually the cause is a bug in a custom kernel or an extension (or an extension built for another
-    torch version); sometimes a race between streams; rarely a failing card. The process has lost its CUDA context: only a
-    new process can use the card. In the kernel log the same event is Xid 31 (page fault) or Xid 13 (exception).
-
-    **What to do.** Restart the process. Find the kernel with `CUDA_LAUNCH_BLOCKING=1`, then with compute-sanitizer. Update
-    or rebuild the extension. If many different programs fail this way on one card only, test that card.
-
-    **Sources.** NVIDIA, CUDA runtime API, error types; NVIDIA, Xid errors; docs.nvidia.com/compute-sanitizer.
-    """
-
-    code = "illegal-access"
-    severity = "error"
-    title = text("A kernel accessed memory outside its own")
-    patterns = (
-        r"an illegal memory access was encountered",
-        r"CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
-        r"misaligned address",
-        r"an illegal instruction was encountered",
-        r"unspecified launch failure|Illegal address in cu|== ?cudaSuccess \((?:4|77|700|719) vs",
-        r"CUDA_ERROR_LAUNCH_FAILED|cudaErrorLaunchFailure",
-    )
-
-    def check(self, case: Case) -> Iterable[Finding]:
-        quotes = self.quotes(case)
-        if not quotes:
-            return
-        logged = [
-            line for message in case.messages for line in re.findall(r"NVRM: Xid[^\n]*: (?:13|31),[^\n]*", message.text)
-        ]
-        yield self.finding(
-            evidence=(*quotes[:QUOTES_SHOWN], *(f"kernel log: {line[:200]}" for line in dict.fromkeys(logged[:1]))),
-            meaning=sentences(
-                text(
-                    "A kernel has a bug (usually in an extension), an extension was built for another torch, or a suspend broke the driver's state. The process"
-                    " has lost the card; a new process can use it."
-                ),
-                text("The Xid in the kernel log is this same event.") if logged else None,
-            ),
-            fix=(
-                text("Restart the process (the notebook's kernel)."),
-                text(
-                    "{command}   # then the traceback names the operation",
-                    command=set_variable(case.machine, "CUDA_LAUNCH_BLOCKING=1"),
-                ),
-                text("compute-sanitizer python YOUR_SCRIPT.py   # names the kernel and the address; slow"),
-                text("Rebuild or update compiled extensions (flash-attn, xformers, …) for the installed torch."),
-                text(
-                    "After a suspend: sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm. At random, in different programs: a newer driver and torch, no overclocking."
-                ),
-            ),
-        )
 
 
 class CublasError(MessageRule):

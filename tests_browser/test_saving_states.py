@@ -27,9 +27,19 @@ def shot(page: LabPage, name: str) -> None:
 
 
 def type_at_end(page: LabPage, notebook: Notebook, text: str) -> None:
-    notebook.cell(0).locator(".cm-content").click()
-    page.page.keyboard.press("ControlOrMeta+End")
-    page.page.keyboard.type(text)
+    """Type into the first cell. While the notebook is still being opened, it may take the focus back."""
+    editor = notebook.cell(0).locator(".cm-content")
+    before = editor.inner_text()
+
+    def is_typed() -> bool:
+        if editor.inner_text() == before:
+            editor.click()
+            if editor.evaluate("element => element.contains(document.activeElement)"):
+                page.page.keyboard.press("ControlOrMeta+End")
+                page.page.keyboard.type(text)
+        return editor.inner_text() == before + text
+
+    wait_for(is_typed, f"the cell has {text!r} at its end")
 
 
 def rename(lab: Lab, old: str, new: str) -> None:

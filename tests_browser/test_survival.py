@@ -16,7 +16,7 @@ from tests_browser.notebook import LabPage, Notebook
 # Runs until the file exists, however long a page or a server takes.
 STREAM = """
 import pathlib, time
-for number in range(900):
+for number in range(6000):
     print("line", number, flush=True)
     time.sleep(0.1)
     if pathlib.Path("stop").exists():
@@ -28,7 +28,7 @@ WIDGET = """
 import ipywidgets, pathlib, time
 bar, label, out = ipywidgets.IntProgress(max=10), ipywidgets.Label("begins"), ipywidgets.Output()
 display(ipywidgets.VBox([bar, label, out]))
-for number in range(900):
+for number in range(6000):
     bar.value, label.value = number % 10, f"step {number}"
     with out:
         print("inside", number)
@@ -43,7 +43,7 @@ import ipywidgets, pathlib, time
 out = ipywidgets.Output()
 display(out)
 with out:
-    for number in range(900):
+    for number in range(6000):
         print("inside", number)
         time.sleep(0.1)
         if pathlib.Path("stop").exists():

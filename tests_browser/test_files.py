@@ -15,7 +15,8 @@ from tests_browser.notebook import LabPage, Notebook
 BIG = os.urandom(3 << 20)  # sent in several chunks
 
 READ_TERMINAL = """async wanted => {
-    const [{ name }] = await (await fetch('/api/terminals')).json();
+    const terminals = await (await fetch('/api/terminals')).json();
+    const name = Math.max(...terminals.map(each => Number(each.name)));  // the newest
     const socket = new WebSocket(`ws://${location.host}/terminals/websocket/${name}`);
     let printed = '';
     return new Promise((resolve, reject) => {

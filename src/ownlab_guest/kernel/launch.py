@@ -156,6 +156,9 @@ def finish_subshells() -> None:
             if isinstance(self, SubshellThread):  # other threads of the kernel never finish
                 finish(loop.asyncio_loop)
         finally:
+            for task in asyncio.all_tasks(loop.asyncio_loop):
+                # It ends with the kernel, such as the request that ends it. asyncio would warn in the last cell.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio.gather does
             loop.close()
 
     def finish(loop: Any) -> None:

@@ -102,6 +102,7 @@ def test_nothing_is_being_saved_while_the_server_is_away(page: LabPage, lab: Lab
 def test_a_server_that_hangs_is_not_said_to_save(page: LabPage, lab: Lab) -> None:
     name = lab.write("hangs.ipynb", CPU, "a = 1")
     notebook = page.notebook(name)
+    expect(notebook.panel.locator(".jp-Spinner:visible")).to_have_count(0)  # the notebook is open
     server = lab.server_pid
     os.kill(server, signal.SIGSTOP)
     try:

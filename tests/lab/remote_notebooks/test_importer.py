@@ -88,7 +88,7 @@ def test_the_name_in_the_address_wins_over_the_servers(web: Web) -> None:
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "Git LFS"),
         (b"", "not JSON"),
         (b"404: Not Found", "not JSON"),
-        (b"\xff\xfe\x00", "not JSON"),
+        (b"\xff\xfe\x00", "not UTF-8 text"),
         (b"[" * 100_000, "not JSON"),
         (b"[]", "another kind"),
         (b'{"cells": []}', "another kind"),

@@ -67,6 +67,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def pages(context: BrowserContext, lab: Lab, request: pytest.FixtureRequest) -> Iterator[Callable[[], LabPage]]:
     """Open pages of the lab. After the test, end its runtimes, and fail if a page raised an error."""
     logs: list[_PageLog] = []
+    if getattr(request.node, "execution_count", 1) > 1:
+        lab.remove_files()  # of the first try
 
     def open_page() -> LabPage:
         logs.append(_PageLog(context.new_page()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,14 @@ class Lab:
         for runtime in self.snapshot()["runtimes"]:
             self.client.post(f"{self.url}ownlab/api/runtimes/{runtime['id']}/stop", json={"now": True})
         wait_for(lambda: not self.snapshot()["runtimes"], "every runtime has ended")
+
+    def remove_files(self) -> None:
+        """Remove everything in the lab's folder."""
+        for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     # --- shutdown -------------------------------------------------------------------------------------------------------
 

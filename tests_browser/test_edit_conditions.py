@@ -144,7 +144,10 @@ def test_renamed_while_it_is_edited(page: LabPage, lab: Lab) -> None:
     page.page.locator(".jp-DirListing-editor").fill("final.ipynb")
     page.page.keyboard.press("Enter")
     expect(tab(page, "final.ipynb")).to_have_count(1)
+    # JupyterLab gives the focus to the renamed file, some time later: it would take what is typed into the cell until then.
+    expect(browser.locator(".jp-DirListing-item:focus-within", has_text="final.ipynb")).to_have_count(1)
     type_at_end(page, notebook, 0, "1")
+    shows(notebook, "a = 111", "b = 2")
     saved(lab, "final.ipynb", "a = 111", "b = 2")
     assert not (lab.folder / "draft.ipynb").exists()
     # The version that was opened before it was renamed, and the one that was written just now.

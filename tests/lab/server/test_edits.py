@@ -279,6 +279,16 @@ def test_an_edited_notebook_can_be_renamed_and_deleted(page: EditingPage, path: 
     assert again.cells["a"]["source"] == "run('a')", "a new notebook of that name has no edits"
 
 
+def test_what_was_typed_just_before_renaming_reaches_the_file(page: EditingPage, path: Path, until: Until) -> None:
+    """Nobody types under the new name, so nothing but the earlier edit asks for the file to be written."""
+    page.type_text("a", "typed")
+    new = path.with_name(f"new-{path.name}")
+    url = f"{page.lab.url}/api/contents/{page.name}"
+    page.lab.client.patch(url, json={"path": new.name}).raise_for_status()
+    until(lambda: sources(new)["a"] == "typed", "the renamed file has it")
+    assert not path.exists()
+
+
 def test_a_restored_checkpoint_is_what_pages_get(page: EditingPage, path: Path) -> None:
     url = f"{page.lab.url}/api/contents/{page.name}/checkpoints"
     checkpoint = page.lab.client.post(url).raise_for_status().json()["id"]

@@ -84,6 +84,10 @@ class EditLogs:
                 self._logs[real] = log
             return self._logs[real]
 
+    def has(self, os_path: str) -> bool:
+        """Return whether the log of a notebook is in memory."""
+        return os.path.realpath(os_path) in self._logs
+
     def prepare(self, os_path: str, log: EditLog) -> None:
         """Make a log writable: a notebook gets its folder when it is first edited."""
         if not log.on_disk:
@@ -233,8 +237,20 @@ class EditSaver:
             await asyncio.sleep(_WATCH_INTERVAL)
             for os_path in await asyncio.to_thread(self._logs.changed_elsewhere):
                 await self._refresh(os_path)
+            self._follow_logs()
             if not self.has_pages():
                 await asyncio.to_thread(self._logs.drop_unused)
+
+    def _follow_logs(self) -> None:
+        """Notebooks with unsaved edits may have been renamed or deleted since: their logs are at their present path."""
+        now = time.monotonic()
+        for os_path in self._logs.unsaved():
+            self._edited.setdefault(os_path, (now, now))
+        for os_path in [path for path in self._edited if not self._logs.has(path)]:
+            for table in (self._edited, self._not_before, self._failed):
+                table.pop(os_path, None)
+        if self._edited:
+            self._wake.set()
 
     async def _refresh(self, os_path: str) -> None:
         try:

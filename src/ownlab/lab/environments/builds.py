@@ -263,9 +263,9 @@ def first_progress() -> EnvironmentProgress:
 def cancel_build(name: str, environ: Mapping[str, str] = os.environ) -> None:
     """Stop a build. What was downloaded stays in uv's cache. LabError if it is not being built."""
     builder, build = _builder(name, environ), read_build(name, environ)
+    if build is None or build.outcome not in ("building", "updating"):  # its builder may still be ending
+        raise LabError(text("The environment {name!r} is not being built.", name=name))
     if builder is None:
-        if build is None or build.outcome not in ("building", "updating"):
-            raise LabError(text("The environment {name!r} is not being built.", name=name))
         write_build(name, msgspec.structs.replace(build, outcome="cancelled", progress=None), environ)
         return
     pid, host = builder

@@ -18,11 +18,12 @@ from ownlab.lab.runtimes.state import is_alive, is_runtime_alive, plan_of, read_
 from ownlab.lab.store.locks_only import AnyStore
 from ownlab.lab.store.orphans import boot_id, runtime_of_process
 from ownlab.lab.store.rows import RuntimeRow
-from ownlab.lab.transport.control import send_command
+from ownlab.lab.transport.control import NotAnswering, send_command
 from ownlab.lab.transport.endpoints import Endpoint
 from ownlab.text import listing, text
 
 __all__ = [
+    "command_started",
     "end_if_alive",
     "end_runtime",
     "extend_runtime",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _ENDS_WITHIN = 10.0
+_LISTENS_WITHIN = 30.0
 _BEGINS_TO_END_WITHIN = 5.0
 _RUNNING = ("waiting", "starting", "running", "dead")
 _MAY_NOT_STOP = "Runtime {id} belongs to {user}; only {user} or root may stop it."
@@ -86,6 +88,16 @@ def extend_runtime(store: AnyStore, runtime_id: str) -> dict[str, Any]:
         )
         raise LabError(message)
     return send_command(control, "extend")
+
+
+def command_started(plan: Plan, do: str, **values: Any) -> dict[str, Any]:
+    """Send a command to a supervisor that may have just started: its kernel runs a moment before it listens."""
+    deadline = time.monotonic() + _LISTENS_WITHIN
+    while is_runtime_alive(plan.runtime) and time.monotonic() < deadline:
+        with contextlib.suppress(NotAnswering):
+            return send_command(plan.control_endpoint, do, **values)
+        time.sleep(0.02)
+    return send_command(plan.control_endpoint, do, **values)
 
 
 def send_signal(process: Mapping[str, int] | None, signum: int, *, group: bool = False) -> None:

@@ -135,9 +135,9 @@ class LocalEngine(Engine):
         elif self.status([job])[0].has_ended:
             return
         elif how == "interrupt":
-            send_command(plan.control_endpoint, "signal", signum=int(signal.SIGINT))
+            operations.command_started(plan, "signal", signum=int(signal.SIGINT))
         else:
-            send_command(plan.control_endpoint, "end", why=why, now=False)
+            operations.command_started(plan, "end", why=why, now=False)
 
 
 def _end(job: Job, state: Mapping[str, object] | None) -> JobStatus:

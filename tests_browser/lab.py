@@ -77,6 +77,7 @@ class Lab:
         }
         self.address = ""  # as printed by `ownlab up`
         self.state: dict[str, Any] = {}
+        self._making: subprocess.Popen[bytes] | None = None  # `make lab`, which ends with the lab
         self.client = httpx.Client(timeout=self.patience, trust_env=False)
 
     def ownlab(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -98,6 +99,27 @@ class Lab:
         self.address = self.state["address"]
         self.client.headers["Authorization"] = f"token {self.state['token']}"
         return self
+
+    def make(self) -> Lab:
+        """Start the lab as a newcomer does, in this checkout: `make lab`. What it prints is in make-lab.log."""
+        environ = {name: value for name, value in self.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+        log = self.base / "make-lab.log"
+        with log.open("wb") as output:
+            self._making = started = subprocess.Popen(
+                ["make", "lab", f"FOLDER={self.folder}"],
+                cwd=ROOT,
+                env={**environ, "BROWSER": "true"},  # the command `true` instead of a browser
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        wait_for(
+            lambda: "?token=" in log.read_text(encoding="utf-8") or started.poll() is not None,
+            "`make lab` prints the address",
+            600,
+        )
+        assert started.poll() is None, log.read_text(encoding="utf-8")
+        return self.up()
 
     @property
     def url(self) -> str:
@@ -195,6 +217,8 @@ class Lab:
         try:
             assert ran.returncode == 0, ran.stdout + ran.stderr
             wait_for(lambda: not self.processes(), "no process of the lab is left", self.patience)
+            if self._making is not None:
+                assert self._making.wait(self.patience) == 0
         finally:
             for pid in self.processes():
                 with contextlib.suppress(ProcessLookupError):

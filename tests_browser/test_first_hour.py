@@ -1,4 +1,4 @@
-"""The first hour of a new user, in the page alone: from the start page to a notebook that is opened again the next day.
+"""The first hour of a new user, in the page alone, once `make lab` was typed: from the start page to a notebook that is opened again the next day.
 
 Packages come from an index on loopback with small stand-ins; what computes and draws (numpy, matplotlib) is real.
 """
@@ -56,11 +56,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PackageIndex]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, index: PackageIndex) -> Iterator[Lab]:
-    """A lab as `ownlab up` leaves it: without environments, and without notebooks."""
+    """A lab as `make lab` leaves it in a fresh clone, without notebooks, and without the default environment."""
     base = tmp_path_factory.mktemp("hour")
     made = Lab(base, **index.environment(base / "cache"), STAND_IN_CARDS="1")
     try:
-        yield made.up()
+        yield made.make()
     finally:
         made.clear()
 
@@ -191,7 +191,7 @@ class FirstHour:
         self.gallery.shoot("recent")
         recent.click()
         expect(self.notebook.panel.locator(".jp-OutputArea-output", has_text="3 rows")).to_be_visible()
-        assert self.seen() == left
+        wait_for(lambda: self.seen() == left, "all cells are shown as they were left")
         assert self.lab.get("api/sessions") == []
         expect(self.notebook.connect_button).to_be_visible()
         self.gallery.shoot("reopened")

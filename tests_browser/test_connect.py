@@ -55,7 +55,7 @@ def test_a_notebook_of_another_machine_gets_a_type_of_its_language(page: LabPage
     notebook = page.notebook("foreign.ipynb")
     notebook.run(0)
     expect(notebook.output(0)).to_have_text("ran")
-    expect(page.notification).to_contain_text("This lab has no runtime type conda-env-somewhere-py")
+    expect(page.notification).to_contain_text("no runtime type conda-env-somewhere-py: foreign")
     expect(page.dialog).to_have_count(0)  # JupyterLab would ask which kernel to start
 
 

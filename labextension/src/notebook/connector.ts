@@ -10,7 +10,7 @@ import { whenInitialized } from './startOnDemand';
 
 export interface IConnectorMessages {
   /** A notebook names a type that this lab does not have, and gets another one. */
-  typeMissing(missing: string, started: string): void;
+  typeMissing(notebook: string, missing: string, started: string): void;
   /** No type of this lab can run a notebook: ask which one to start. */
   selectType(sessionContext: ISessionContext): Promise<void>;
 }
@@ -76,7 +76,7 @@ export class Connector {
     }
     const kernel = await sessionContext.changeKernel({ name: type.name });
     if (kernel && type.missing !== null) {
-      this._messages.typeMissing(type.missing, type.name);
+      this._messages.typeMissing(sessionContext.path, type.missing, type.name);
     }
     return kernel !== null;
   }

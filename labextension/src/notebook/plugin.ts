@@ -3,6 +3,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ISessionContextDialogs, Notification } from '@jupyterlab/apputils';
 import { INotebookCellExecutor, INotebookTracker, runCell } from '@jupyterlab/notebook';
 import type { RunStates } from '../cells/runStates';
+import { notebookName } from '../formatting';
 import type { LiveSnapshot } from '../runtimes/liveSnapshot';
 import type { OwnShutdowns } from '../session/ownShutdowns';
 import type { Reachability } from '../session/reachability';
@@ -18,6 +19,8 @@ import { NotRunNotices, watchSentCell } from './sentCell';
 import { removeStaleInput } from './staleInput';
 import { StartOnDemand, whenInitialized } from './startOnDemand';
 import { forOneViewOfEach } from './views';
+
+const TYPE_MISSING_MS = 20_000;
 
 export const attach: JupyterFrontEndPlugin<Attachments> = {
   id: 'ownlab:attach',
@@ -61,10 +64,11 @@ export const connector: JupyterFrontEndPlugin<Connector> = {
     app.docRegistry.addWidgetExtension('Notebook', new StartOnDemand());
     return new Connector({
       selectType: sessionContext => dialogs.selectKernel(sessionContext),
-      typeMissing: (missing, started) => {
+      typeMissing: (path, missing, started) => {
         const name = app.serviceManager.kernelspecs.specs?.kernelspecs[started]?.display_name ?? started;
-        const message = text('This lab has no runtime type {missing}: the notebook was connected to {name}.', { missing, name });
-        Notification.warning(message, { autoClose: false });
+        const notebook = notebookName(path);
+        const message = text('This lab has no runtime type {missing}: {notebook} was connected to {name}.', { missing, notebook, name });
+        Notification.warning(message, { autoClose: TYPE_MISSING_MS });
       }
     });
   }

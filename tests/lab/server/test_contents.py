@@ -282,6 +282,7 @@ def test_values_that_json_cannot_represent(nb: Notebook) -> None:
         ('{"a": 1}', "JSON of another kind"),
         ('{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": 3}', "its cells are not a list"),
         ("\udcff\udcfe", "not text in UTF-8"),
+        ("\n<!DOCTYPE html>\n<html><body>n.ipynb</body></html>", "is a web page, not a notebook"),
     ],
 )
 def test_a_damaged_file_is_reported_and_not_changed(nb: Notebook, content: str, reason: str) -> None:

@@ -17,6 +17,7 @@ __all__ = ["describe_damage", "set_damaged_aside"]
 _CONFLICT = re.compile(rb"^(<{7}|={7}|>{7})(?: |\r?$)", re.MULTILINE)
 # How Python's parser begins its message about a string that no quotation mark ends.
 _OPEN_STRING = "Unterminated string"
+_WEB_PAGE = re.compile(rb"\s*(?:<!doctype\s+html|<html)\b", re.IGNORECASE)
 _SUFFIX, _MAX_COPIES = ".damaged", 1000
 
 
@@ -29,6 +30,12 @@ def describe_damage(data: bytes, name: str) -> Text | str:
             " Resolve the conflict, or restore an earlier version.",
             name=name,
             line=line,
+        )
+    if _WEB_PAGE.match(data):
+        return text(
+            "{name} is a web page, not a notebook: it was probably downloaded from the page that shows the notebook."
+            " Download the file itself; on GitHub it is behind the button Raw.",
+            name=name,
         )
     if not data.strip():
         return text("{name} is empty: something removed its content. Restore an earlier version.", name=name)

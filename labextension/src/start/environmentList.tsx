@@ -94,6 +94,12 @@ function Offer({ offer, model }: { offer: IOffer; model: EnvironmentsModel }): R
   );
 }
 
+/** Words, and indented commands to copy. */
+function Hint({ hint }: { hint: string }): React.JSX.Element {
+  const lines = hint.split('\n');
+  return <>{lines.map((line, number) => (/^ {4}/.test(line) ? <pre key={number}>{line.trim()}</pre> : <p key={number}>{line}</p>))}</>;
+}
+
 function Row({ environment, model }: { environment: EnvironmentState; model: EnvironmentsModel }): React.JSX.Element {
   const { name, status, progress, error, hint, notes, proven } = environment;
   const running = status === 'building' || status === 'updating';
@@ -134,7 +140,7 @@ function Row({ environment, model }: { environment: EnvironmentState; model: Env
           {error}
         </p>
       )}
-      {status === 'failed' && hint && <pre>{hint}</pre>}
+      {status === 'failed' && hint && <Hint hint={hint} />}
       {status !== 'ready' && notes.map((note, number) => (
         <p key={number} className="ownlab-Start-soft">
           {note}

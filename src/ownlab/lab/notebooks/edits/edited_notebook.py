@@ -86,7 +86,8 @@ class EditedNotebook(Struct):
         conflicts = [
             conflict
             for each in patch.cells
-            if self._is_applicable(each) and (conflict := self._apply_cell(each, patch, at))
+            if self._is_applicable(each)
+            for conflict in self._apply_cell(each, patch, at)
         ]
         places = order_with_deleted(self.order, self.deleted) if patch.deleted else []
         for name in [each for each in patch.deleted if each in self.cells]:
@@ -150,14 +151,14 @@ class EditedNotebook(Struct):
         """A change of metadata alone does not bring a deleted cell back."""
         return patch.id in self.cells or patch.source is not None
 
-    def _apply_cell(self, patch: CellPatch, whole: Patch, at: float) -> Conflict | None:
+    def _apply_cell(self, patch: CellPatch, whole: Patch, at: float) -> list[Conflict]:
         is_new = patch.id not in self.cells
-        cell, conflict = self._cell(patch), None
+        cell = self._cell(patch)
+        conflicts: list[Conflict] = []
         if patch.source is not None:
             was_recovered = cell.is_recovered
             merged = cell.merge(whole, patch.source, is_new, at)
-            if merged.conflict:
-                conflict = Conflict(cell.id, cell.source, at)
+            conflicts = [Conflict(cell.id, other, at) for other in merged.lost]
             cell.note_typed(whole, patch.source.text, at)
             if merged.text != cell.source:
                 cell.replace_source(merged.text, at, whole.client or "")
@@ -175,7 +176,7 @@ class EditedNotebook(Struct):
         if cell.type != "code":
             cell.outputs = cell.outputs_before = None
         cell.changed = self.version
-        return conflict
+        return conflicts
 
     def _apply_deletion(self, cell: Cell, patch: Patch, at: float, places: list[str]) -> None:
         """Delete a cell as a page knows it. If somebody else edited it, that counts more."""

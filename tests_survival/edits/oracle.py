@@ -212,4 +212,11 @@ class Judge:
                     return True
             elif change.version is None or change.version > run.known or change.made_at >= run.at:
                 return True
-        return False
+        return any(_ran_without(change, cell, run) for change in self.ledger.touching(cell) if change.who == PROGRAM)
+
+
+def _ran_without(change: Change, cell: str, run: Execution) -> bool:
+    """Whether a page ran a cell without what another program had changed in it: when the page got that, nobody knows."""
+    before, after = (set(tokens(view.sources.get(cell, ""))) for view in (change.before, change.after))
+    ran = set(tokens(run.code))
+    return bool((after - before) - ran or (before - after) & ran)

@@ -14,7 +14,7 @@ import pytest
 from ownlab.lab.notebooks.edits.base import read_base
 from ownlab.lab.notebooks.edits.cell import Ran
 from ownlab.lab.notebooks.edits.edited_notebook import EditedNotebook
-from ownlab.lab.notebooks.edits.records import CellPatch, Patch, SourcePatch
+from ownlab.lab.notebooks.edits.records import CellPatch, OutputsPatch, Patch, SourcePatch
 
 ASKED = 90.0  # when the page of "one" ran the cell, on its own clock
 
@@ -101,3 +101,14 @@ def test_a_text_that_a_page_sent_before_it_ran_the_cell_is_told_of_if_it_replace
     state = send(state, "one", 1, ASKED - 10, base="x", text="own")
     assert state.cells["a"].source == "own and more"
     assert [each.other for _, each in state.conflicts] == ["other"]
+
+
+def test_a_page_that_has_taken_over_its_own_recovered_code_is_told_when_the_recovery_is_undone() -> None:
+    """It had deleted the cell meanwhile, so that the cell came back there with the code; it then sends its outputs alone."""
+    state = start("x")
+    assert state.recover("a", Ran("own", 300.0, "one", asked=ASKED))
+    cells = (CellPatch("a", "code", outputs=OutputsPatch([])),)
+    patch = Patch("n.ipynb", "one", 1, version=state.version, client="one", at=ASKED + 10, cells=cells)
+    changes = state.apply(patch, 400.0)
+    assert state.cells["a"].source == "x"
+    assert [(each.id, each.source) for each in changes.cells] == [("a", "x")]

@@ -288,6 +288,33 @@ test('a kernel without a journal: its outputs are sent', async context => {
   assert.deepEqual(server.patches[0]?.cells, [{ id: 'a', type: 'code', outputs }]);
 });
 
+test('a kernel without a journal: outputs that come while the cell is being sent as empty are sent afterwards', async context => {
+  const { notebook, server, session, state } = open();
+  const wait = useTimers(context);
+  state.hasJournal = false;
+  notebook.running = 'a';
+  session.onCellChanged('a', 'outputs'); // it was run, which clears it
+  let answer = (): void => undefined;
+  const answered = new Promise<void>(done => (answer = done));
+  const send = server.send.bind(server);
+  server.send = async patch => {
+    const changes = await send(patch);
+    await answered;
+    return changes;
+  };
+  await wait(2_000);
+  assert.deepEqual(server.patches[0]?.cells, [{ id: 'a', type: 'code', outputs: { outputs: [], execution_count: null } }]);
+  const outputs = { outputs: [{ output_type: 'stream' }], execution_count: 1 };
+  notebook.shown.set('a', outputs);
+  session.onCellChanged('a', 'outputs');
+  notebook.running = '';
+  answer();
+  await settled();
+  await wait(2_000);
+  assert.deepEqual(server.patches[1]?.cells, [{ id: 'a', type: 'code', outputs }]);
+  assert.equal(session.isSaved, true);
+});
+
 test('outputs that come long before it is known that the kernel has no journal are sent when it is', async context => {
   const { notebook, server, session, state } = open();
   const wait = useTimers(context);

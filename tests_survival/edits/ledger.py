@@ -10,7 +10,7 @@ from typing import Any
 
 from tests_survival.edits.document import all_tokens, tokens
 
-__all__ = ["Change", "Execution", "Ledger", "View", "view_of"]
+__all__ = ["PROGRAM", "Change", "Execution", "Ledger", "View", "view_of"]
 
 PROGRAM = "another program"
 

@@ -124,8 +124,29 @@ class Judge:
             origins = [change.moved_from(token), *self._typed_and_moved(token, change)]
             if any(origin is not None and self.ledger.is_contested(change, origin) for origin in origins):
                 return True
+        if self._came_with_recovered_code(token):
+            return True
         # It was brought back by undoing the deletion of a cell whose lines had gone elsewhere.
         return any(token in change.created and change.added for change in self.ledger.changes) and token in self.removed
+
+    def _came_with_recovered_code(self, token: str) -> bool:
+        """Whether a page joined or split cells, ran one of them, and was gone before it could send that.
+
+        The code that ran is shown, and pages are told; that the lines were taken from another cell the server never learned.
+        """
+        told = {notice["cell"] for notice in self.ledger.recovered}
+        return any(
+            not run.flushed and token in tokens(run.code) and run.cell in told and not self._sent_after(run)
+            for run in self.ledger.executions
+            if run.cell in self.view.cells_of(token)
+        )
+
+    def _sent_after(self, run: Execution) -> bool:
+        """Whether the page of a run was there afterwards: the server has a later patch of it."""
+        return any(
+            change.who == run.who and change.version is not None and change.made_at >= run.at
+            for change in self.ledger.changes
+        )
 
     def _typed_and_moved(self, token: str, change: Change) -> list[str]:
         """Return the cells in which its page ran a line that it typed, and had in another cell when it sent it at last."""
@@ -191,4 +212,11 @@ class Judge:
                     return True
             elif change.version is None or change.version > run.known or change.made_at >= run.at:
                 return True
-        return False
+        return any(_ran_without(change, cell, run) for change in self.ledger.touching(cell) if change.who == PROGRAM)
+
+
+def _ran_without(change: Change, cell: str, run: Execution) -> bool:
+    """Whether a page ran a cell without what another program had changed in it: when the page got that, nobody knows."""
+    before, after = (set(tokens(view.sources.get(cell, ""))) for view in (change.before, change.after))
+    ran = set(tokens(run.code))
+    return bool((after - before) - ran or (before - after) & ran)

@@ -321,7 +321,10 @@ export class EditSession {
     this._baseline.accept(unsent);
     for (const { id, outputs } of unsent.cells) {
       if (outputs && outputs.outputs.length === 0 && outputs.execution_count === null) {
-        this._hadOutputs.delete(id);
+        // The cell may have run, or be running, since it was sent as empty.
+        if (this._notebook.hasNoOutputs(id) && this._notebook.isIdle(id)) {
+          this._hadOutputs.delete(id);
+        }
       } else if (outputs) {
         this._hadOutputs.add(id);
       }

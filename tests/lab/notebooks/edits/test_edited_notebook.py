@@ -529,3 +529,12 @@ def test_every_text_that_recovery_replaces_goes_into_the_history() -> None:
     assert state.changes_since(0).recovered[0].other == "typed"
     assert state.take_replaced_texts() == [("recovered", {"a": "typed"}), ("recovered", {"a": "ran first"})]
     assert state.take_replaced_texts() == []
+
+
+def test_a_page_of_an_earlier_server_is_told_of_the_text_of_a_cell_of_which_it_sends_something_else() -> None:
+    """Another program changed the file while no server was there: this one does not know what the page has."""
+    page = Page(start(a="x", b="y"))
+    page.state = EditedNotebook.from_base(read_base(notebook(a="x\nnew", b="y"), (2, 2)), version=1000)
+    changes = page.send(CellPatch("a", "code", outputs=OutputsPatch([])), metadata=MetadataPatch({"mine": 1}))
+    assert {each.id: each.source for each in changes.cells} == {"a": "x\nnew", "b": "y"}
+    assert changes.metadata == {"mine": 1}

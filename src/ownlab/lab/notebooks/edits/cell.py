@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from ownlab.lab.notebooks.edits.base import BaseCell
@@ -35,6 +36,19 @@ class RecoveredCode(Struct, frozen=True, array_like=True):
     code: str
     before: str
     asked: float
+    merged: str | None = None  # the code with what other pages, which do not know of it, have sent since
+
+    @property
+    def shown(self) -> str:
+        """The text of the cell, as long as nobody who knows of the recovery has edited it."""
+        return self.code if self.merged is None else self.merged
+
+
+class MergedEdit(NamedTuple):
+    """A text after a page's edit, and the texts that lost lines to it."""
+
+    text: str
+    lost: tuple[str, ...] = ()
 
 
 class OutputsBefore(NamedTuple):
@@ -81,7 +95,7 @@ class Cell(Struct):
         """Show the code that ran."""
         earlier = self.ran.get(ran.client)
         # What the same page ran before is no text that it would go back to.
-        before = earlier.before if earlier is not None and earlier.code == self.source else self.source
+        before = earlier.before if earlier is not None and earlier.shown == self.source else self.source
         self.ran = with_last(self.ran, ran.client, RecoveredCode(ran.code, before, ran.asked))
         self.replace_source(ran.code, ran.at)
 
@@ -90,7 +104,7 @@ class Cell(Struct):
         """Whether it shows code that was recovered, and nobody has edited it since."""
         return self.recovered_client is not None
 
-    def merge(self, patch: Patch, source: SourcePatch, is_new: bool, at: float) -> MergedText:
+    def merge(self, patch: Patch, source: SourcePatch, is_new: bool, at: float) -> MergedEdit:
         """Return the text after a page's edit. `is_new`: the cell was not there before.
 
         If code that the page ran was recovered, it is not gone, as it seemed, and now sends what it had: the recovery is
@@ -106,31 +120,33 @@ class Cell(Struct):
         ran = self.ran.get(client) if client else None
         # What it ran has everything that it sent before; only if that is not all of it will another patch follow.
         if ran is not None and patch.at < ran.asked and not same_code(source.text, ran.code):
-            before = merge_text(base, source.text, ran.before).text
-            self.ran[client] = RecoveredCode(ran.code, before, ran.asked)
-            return MergedText(self.source, False)
+            before = merge_text(base, source.text, ran.before)
+            self.ran[client] = msgspec.structs.replace(ran, before=before.text)
+            return MergedEdit(self.source, (ran.before,) if before.conflict else ())
         shown, other = self.source, self.recovered_client
         if ran is not None:
             del self.ran[client]
-            if shown == ran.code:
+            if shown == ran.shown:
                 self.replace_source(ran.before, at)
         merged = _merge_after_run(base, source.text, shown, ran)
+        lost = [self.source] if merged.conflict else []
         if other not in (None, client) and (base != shown or patch.version < self.changed):
             # The page has not taken over the code of another page that is shown instead of its text.
             recovered = self.ran[other]
             kept = _merge_after_run(base, source.text, recovered.before, ran)
-            self.ran[other] = RecoveredCode(merged.text, kept.text, recovered.asked)
-        return merged
+            self.ran[other] = msgspec.structs.replace(recovered, before=kept.text, merged=merged.text)
+            lost += [recovered.before] if kept.conflict and recovered.before not in lost else []
+        return MergedEdit(merged.text, tuple(lost))
 
     @property
     def recovered_client(self) -> str | None:
         """The client whose code is shown as recovered."""
-        return next((name for name, each in self.ran.items() if each.code == self.source), None)
+        return next((name for name, each in self.ran.items() if each.shown == self.source), None)
 
     def undo_recovery(self, patch: Patch, at: float) -> bool:
         """The page whose code is shown as recovered is not gone: show the other text again. Return whether it changed."""
         ran = self.ran.get(patch.client or "") if patch.client else None
-        if ran is None or ran.code != self.source or patch.at < ran.asked:
+        if ran is None or ran.shown != self.source or patch.at < ran.asked:
             return False
         del self.ran[patch.client or ""]
         self.replace_source(ran.before, at)
@@ -172,7 +188,7 @@ def _merge_after_run(base: str, text: str, onto: str, ran: RecoveredCode | None)
     """Merge what a page sends into a text that may be, or have come from, the code that this page ran."""
     if ran is None:
         return merge_text(base, text, onto)
-    if onto == ran.code:
+    if onto == ran.shown:
         return merge_text(base, text, ran.before)
     return merge_text(ran.code, text, onto)
 

@@ -79,19 +79,15 @@ class EditedNotebook(Struct):
             self.sent = with_last(self.sent, patch.client, patch.at, _KEPT_PAGES)
         if not (patch.cells or patch.deleted or patch.order or patch.metadata):
             return self.changes_since(patch.version)
-        known = {name for name, cell in self.cells.items() if cell.changed <= patch.version}
-        metadata_known = self.metadata_changed <= patch.version
+        known = {name for name, cell in self.cells.items() if self._has(patch.version, cell.changed)}
+        metadata_known = self._has(patch.version, self.metadata_changed)
         order_before = list(self.order)
         self.version += 1
-        conflicts = [
-            conflict
-            for each in patch.cells
-            if self._is_applicable(each) and (conflict := self._apply_cell(each, patch, at))
-        ]
+        conflicts = [conflict for each in patch.cells for conflict in self._apply_cell(each, patch, at)]
         places = order_with_deleted(self.order, self.deleted) if patch.deleted else []
         for name in [each for each in patch.deleted if each in self.cells]:
             self._apply_deletion(self.cells[name], patch, at, places)
-        self._undo_recoveries(patch, at)
+        known -= self._undo_recoveries(patch, at)
         self._apply_order(patch)
         if self.order != order_before:
             self.order_changed = self.version
@@ -115,6 +111,10 @@ class EditedNotebook(Struct):
             # Also those with another program, if its change was noticed just now.
             conflicts=changes.conflicts or tuple(conflicts),
         )
+
+    def _has(self, version: int, changed: int) -> bool:
+        """Return whether a page with a version has a change. What an older page has is not known."""
+        return self.oldest <= version <= self.version and changed <= version
 
     def has_applied(self, patch: Patch) -> bool:
         """Return whether a patch was applied before: its page did not get the answer."""
@@ -146,18 +146,16 @@ class EditedNotebook(Struct):
         is_new = any(each.id == cell.id and each.source and each.source.base is None for each in patch.cells)
         return (cell.id in known or is_new) and sent.get(cell.id, cell.source) == cell.source
 
-    def _is_applicable(self, patch: CellPatch) -> bool:
-        """A change of metadata alone does not bring a deleted cell back."""
-        return patch.id in self.cells or patch.source is not None
-
-    def _apply_cell(self, patch: CellPatch, whole: Patch, at: float) -> Conflict | None:
+    def _apply_cell(self, patch: CellPatch, whole: Patch, at: float) -> list[Conflict]:
         is_new = patch.id not in self.cells
-        cell, conflict = self._cell(patch), None
+        if is_new and patch.source is None:
+            return []  # a change of metadata alone does not bring a deleted cell back
+        cell = self._cell(patch)
+        conflicts: list[Conflict] = []
         if patch.source is not None:
             was_recovered = cell.is_recovered
             merged = cell.merge(whole, patch.source, is_new, at)
-            if merged.conflict:
-                conflict = Conflict(cell.id, cell.source, at)
+            conflicts = [Conflict(cell.id, other, at) for other in merged.lost]
             cell.note_typed(whole, patch.source.text, at)
             if merged.text != cell.source:
                 cell.replace_source(merged.text, at, whole.client or "")
@@ -175,7 +173,7 @@ class EditedNotebook(Struct):
         if cell.type != "code":
             cell.outputs = cell.outputs_before = None
         cell.changed = self.version
-        return conflict
+        return conflicts
 
     def _apply_deletion(self, cell: Cell, patch: Patch, at: float, places: list[str]) -> None:
         """Delete a cell as a page knows it. If somebody else edited it, that counts more."""
@@ -184,17 +182,21 @@ class EditedNotebook(Struct):
         if cell.source == patch.deleted[cell.id]:
             self._delete(cell.id, places)
 
-    def _undo_recoveries(self, patch: Patch, at: float) -> None:
-        """A page that ran cells is not gone, and sends everything that it has changed: other cells are as the server has them."""
-        sent = {each.id for each in patch.cells if each.source is not None}
-        for cell in self.cells.values():
-            if cell.ran and cell.id not in sent:
-                self._undo_recovery(cell, patch, at)
+    def _undo_recoveries(self, patch: Patch, at: float) -> set[str]:
+        """A page that ran cells is not gone, and sends everything that it has changed: other cells are as the server has them.
 
-    def _undo_recovery(self, cell: Cell, patch: Patch, at: float) -> None:
-        if cell.undo_recovery(patch, at):
-            self.recovered.pop(cell.id, None)
-            cell.changed = self.version
+        Return the cells that have another text now.
+        """
+        sent = {each.id for each in patch.cells if each.source is not None}
+        ran = [cell for cell in self.cells.values() if cell.ran and cell.id not in sent]
+        return {cell.id for cell in ran if self._undo_recovery(cell, patch, at)}
+
+    def _undo_recovery(self, cell: Cell, patch: Patch, at: float) -> bool:
+        if not cell.undo_recovery(patch, at):
+            return False
+        self.recovered.pop(cell.id, None)
+        cell.changed = self.version
+        return True
 
     def _update_recovered(self, cell: Cell, sender: str | None) -> None:
         """The cell was recovered, and a page sent its text: offer the text that people know by now, if it still is recovered."""

@@ -61,4 +61,4 @@ golden:
 	OWNLAB_GOLDEN=write .venv/bin/pytest -q tests -k "golden or generated"
 
 clean:
-	rm -rf .venv .venv-* build dist labextension/lib src/ownlab/lab/labextensions labextension/node_modules .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* bin build dist labextension/lib src/ownlab/lab/labextensions labextension/node_modules .mypy_cache .pytest_cache .ruff_cache

@@ -47,6 +47,11 @@ def test_exit_code_and_output_are_those_of_the_script(
     assert "Nothing was measured" in ran.stdout.removeprefix(alone.stdout)
 
 
+def test_a_script_that_fails_before_it_trains_is_said_to(ownlab: Ownlab, tmp_path: Path) -> None:
+    ran = ownlab("why", sys.executable, script(tmp_path, "import no_such_module"))
+    assert "the command failed (exit code 1) before it trained" in ran.stdout
+
+
 def test_the_script_sees_the_same_python(ownlab: Ownlab, tmp_path: Path) -> None:
     code = "import sys; print(sys.argv, __name__, __file__, sys.path, 'ownlab' in sys.modules, sys.modules['__main__'].__spec__)"
     path = script(tmp_path, code)

@@ -115,6 +115,11 @@ def _unexplained(evidence: Evidence, process: Process | None) -> Explanation:
 def _reason(evidence: Evidence, process: Process | None) -> Text:
     if not evidence.pythons:
         return text("Nothing was measured: the command started no Python that loads site packages.")
+    if process is None and evidence.exit_code:
+        return text(
+            "Nothing was measured: the command failed (exit code {code}) before it trained. Its error is above.",
+            code=evidence.exit_code,
+        )
     if process is None and not any(each.torch for each in evidence.processes):
         return text("Nothing was measured: no process of the command has trained with PyTorch.")
     if process is None:

@@ -114,7 +114,7 @@ def _ask(tunnel: SshTunnel, request: ConnectRequest, command: str) -> str:
         raise LabError(
             text("{program} is not on the PATH of {name}.", program=request.program, name=destination),
             hint=text(
-                "Install ownlab there (in a copy of its sources: make install), and add its .venv/bin to PATH in ~/.profile;\n"
+                "Install ownlab there (in a copy of its sources: make install), and add its folder bin to PATH in ~/.profile;\n"
                 "  or name the program: ownlab connect {name} --ownlab /path/to/ownlab/.venv/bin/ownlab",
                 name=destination,
             ),

@@ -132,7 +132,9 @@ def _gpudirect_storage(modules: Fact[tuple[str, ...]]) -> Fact[bool]:
 
 def read_kernel_log() -> Fact[tuple[str, ...]]:
     """Read the last lines of the running kernel's log about accelerators or killed programs."""
-    first = _run_log_command(["dmesg"])
+    first = _run_log_command(["dmesg", "--ctime"])  # when it happened; not every dmesg can say that
+    if not isinstance(first, Known):
+        first = _run_log_command(["dmesg"])
     if isinstance(first, Known):
         return first
     second = _run_log_command(["journalctl", "-k", "-b", "--no-pager", "--no-hostname", "-n", "2000"])

@@ -246,6 +246,44 @@ def test_the_toolbar_says_when_a_notebook_was_saved(page: LabPage, lab: Lab) -> 
     expect(page.page.locator(".ownlab-History")).to_be_visible()
 
 
+def test_a_cell_that_asks_is_not_run_again(page: LabPage, lab: Lab) -> None:
+    """A reflex: its box stays, and has the keyboard."""
+    name = lab.write("reflex.ipynb", CPU, "name = input('Name: ')\nprint('Hello', name)", "print('after')")
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    expect(notebook.box(0)).to_be_focused()
+    notebook.run(0)
+    expect(page.notification).to_contain_text("This cell waits for your answer")
+    expect(page.dialog).to_have_count(0)
+    expect(notebook.box(0)).to_be_focused()
+    notebook.run(1)  # JupyterLab refuses it
+    page.answer("Ok")
+    notebook.box(0).fill("Ada")
+    notebook.box(0).press("Enter")
+    expect(notebook.output(0).last).to_contain_text("Hello Ada")
+    notebook.run(1)
+    expect(notebook.output(1)).to_have_text("after")
+
+
+def test_of_long_text_the_end_is_drawn(page: LabPage, lab: Lab) -> None:
+    """The rest is saved, and drawn when somebody asks for it."""
+    name = lab.write("long.ipynb", CPU, "for i in range(20_000):\n    print('line', i, 'x' * 60)")
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    for _ in range(2):  # live, and when it is opened again
+        expect(notebook.output(0)).to_contain_text("line 19999 ")
+        shown = int(re.findall(r"line (\d+) ", notebook.text(0))[0])
+        assert shown > 10_000
+        note = notebook.output(0).locator(".ownlab-LongText")
+        expect(note).to_contain_text(f"{shown} lines before this are saved, but not drawn.")
+        wait_for(lambda: len("".join(cells_of(lab, name)[0]["outputs"][0]["text"])) > 1_400_000, "all of it is saved")
+        notebook = page.notebook(name)
+    note.get_by_role("button", name="Show all").click()
+    expect(note).to_have_count(0)
+    assert notebook.text(0).startswith("line 0 ")
+    assert "line 19999 " in notebook.text(0)
+
+
 def test_an_interrupted_input_leaves_no_box(page: LabPage, lab: Lab) -> None:
     name = lab.write("asks.ipynb", CPU, "name = input('Name: ')\nprint('Hello', name)", "print('after')")
     notebook = page.notebook(name).ready()

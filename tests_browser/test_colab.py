@@ -203,6 +203,9 @@ def test_secrets_are_granted_or_refused(page: LabPage, lab: Lab) -> None:
     prompt_of(notebook, 0).get_by_role("button", name="Refuse").click()
     expect(notebook.output(0)).to_have_text("NotebookAccessError")
     notebook.run(1)
+    expect(prompt_of(notebook, 1)).to_be_visible()
+    notebook.run(1)  # a reflex: the question stays
+    expect(page.notification).to_contain_text("This cell waits for your answer")
     prompt_of(notebook, 1).get_by_role("button", name="Grant access").click()
     expect(notebook.output(1)).to_have_text("length 16")
     focused = page.page.evaluate("document.activeElement.closest('.jp-Notebook') !== null")

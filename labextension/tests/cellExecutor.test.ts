@@ -27,6 +27,7 @@ function recording(gates: RunGates, fates: Fate[] = []): IRecording {
   const reported: NotRunReason[] = [];
   const executor = new CellExecutor({
     gates,
+    isAsking: options => nameOf(options) === 'asks',
     called: () => undefined,
     run: async options => {
       ran.push(nameOf(options));
@@ -101,4 +102,11 @@ test('if no runtime can be started, the cells that wait do not try again; later 
   assert.deepEqual([tries, ran, reported], [1, [], ['not-connected']]);
   assert.ok(await executor.runCell(cell('later')));
   assert.deepEqual(ran, ['later']);
+});
+
+test('a cell that waits for an answer is not run again, and others are', async () => {
+  const { executor, ran } = recording(new RunGates());
+  assert.equal(await executor.runCell(cell('asks')), false);
+  assert.ok(await executor.runCell(cell('other')));
+  assert.deepEqual(ran, ['other']);
 });

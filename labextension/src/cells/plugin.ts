@@ -11,6 +11,7 @@ import { text } from '../text';
 import { commandIds, IEditSessions, IJournal, ILiveSnapshot, IRunGates, IRunStates } from '../tokens';
 import { InsertBar, insertCell } from './insertBar';
 import { LongOutputs, toggleOutputBox } from './longOutputs';
+import { drawLongText } from './longText';
 import { RunButtons } from './runButtons';
 import { RunPrompt } from './runPrompt';
 import { RunStates } from './runStates';
@@ -60,6 +61,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
       new RunButtons(panel, states, dialogs ?? undefined);
       new InsertBar(panel);
       new LongOutputs(panel, states);
+      drawLongText(panel.content.rendermime);
     };
     notebooks.forEach(addPanel);
     notebooks.widgetAdded.connect((_, panel) => addPanel(panel));

@@ -48,6 +48,8 @@ export type Fate = 'unsent' | 'stopped' | 'cancelled';
 
 export interface ICellExecutorOptions {
   gates: RunGates;
+  /** Whether a cell waits for a person, who is then shown where: running it again would hide the question, and wait behind it. */
+  isAsking: (options: RunOptions) => boolean;
   /** Called when a cell is run, before it waits for anything. */
   called: (options: RunOptions) => void;
   /** JupyterLab's own function. */
@@ -69,6 +71,9 @@ export class CellExecutor implements INotebookCellExecutor {
     const { run, watch } = this._options;
     if (options.cell.model.type !== 'code') {
       return run(options);
+    }
+    if (this._options.isAsking(options)) {
+      return false;
     }
     this._options.called(options);
     for (let sends = 1; ; sends += 1) {

@@ -10,6 +10,7 @@ import type { Reachability } from '../session/reachability';
 import { text } from '../text';
 import { type Attachments, IAttachments, IConnector, IJournal, ILiveSnapshot, IOwnShutdowns, IReachability, IRunGates, IRunStates } from '../tokens';
 import { NotebookAttachment } from './attachment';
+import { isAsking } from './askingCell';
 import { CellExecutor, RunGates } from './cellExecutor';
 import { Connector } from './connector';
 import { EnvironmentWait } from './environmentWait';
@@ -124,10 +125,16 @@ export const executor: JupyterFrontEndPlugin<INotebookCellExecutor> = {
           connections.find(kernel.id, kernel.clientId)?.cellRun(cell.model.id);
         }
       },
-      run: options =>
-        runCell(gates.recordTiming ? { ...options, notebookConfig: { ...options.notebookConfig, recordTiming: true } } : options).finally(() =>
-          removeStaleInput(options.cell, options.sessionContext)
-        ),
+      isAsking,
+      run: options => {
+        // JupyterLab refuses it as long as any cell asks for input: nothing has run then.
+        const refused = options.sessionContext?.pendingInput === true;
+        return runCell(gates.recordTiming ? { ...options, notebookConfig: { ...options.notebookConfig, recordTiming: true } } : options).finally(() => {
+          if (!refused) {
+            removeStaleInput(options.cell, options.sessionContext);
+          }
+        });
+      },
       watch: options => watchSentCell(options, connections, ownShutdowns),
       report: (reason, options) => notices.show(reason, options)
     });

@@ -11,6 +11,7 @@ from ownlab.instruments.doctor.rules.software.cuda_toolkit import (
     ToolkitLacksArchitecture,
     ToolkitVersionDiffers,
 )
+from ownlab.instruments.doctor.rules.software.package_sets import MixedPackages
 from ownlab.machine.records import Card, Framework, Interpreter, Machine, Package, Toolkits
 
 
@@ -81,6 +82,25 @@ def test_companions_of_another_variant(of: Any, case: Any, find: Any) -> None:
 def test_companions_that_match_or_are_unknown(versions: tuple[str, str], of: Any, case: Any, find: Any) -> None:
     packages = (Package("torch", versions[0]), Package("torchvision", versions[1]))
     assert find(CudaVersionMismatch, case(of(Machine, interpreter=of(Interpreter, packages=packages)))) == []
+
+
+@pytest.mark.parametrize(
+    ("torch", "vision", "belong"),
+    [
+        ("2.7.1", "0.22.1", True),
+        ("2.7.1", "0.21.0", False),
+        ("2.13.0", "0.29.2", False),
+        ("2.14.1+cu132", "0.29.2+cu132", True),
+        ("2.15.0+cu132", "0.29.2+cu132", True),  # it asks for torch 2.14 or later
+        ("2.15.0", "0.28.0", False),
+        ("1.13.1", "0.14.1", True),
+        ("3.0.0", "0.40.0", True),  # not known
+    ],
+)
+def test_torchvision_of_another_release(torch: str, vision: str, belong: bool, of: Any, case: Any, find: Any) -> None:
+    packages = (Package("torch", torch), Package("torchvision", vision))
+    found = find(MixedPackages, case(of(Machine, interpreter=of(Interpreter, packages=packages))))
+    assert (found == []) == belong
 
 
 def test_a_minor_version_difference_is_no_mismatch(case: Any, find: Any) -> None:

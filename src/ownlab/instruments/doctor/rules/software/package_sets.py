@@ -17,6 +17,8 @@ from ownlab.text import text
 __all__ = ["MixedPackages", "TorchSeesNoGpu"]
 
 _SAYS_NO = re.compile(r"torch\.cuda\.is_available\(?\)?[^\n\w]{0,8}(?:returns? |is )?False\b", re.IGNORECASE)
+# The metadata of torchvision 0.29.2: torch (>=2.14.0). Earlier ones need exactly their own torch.
+_STABLE_TORCHVISION, _STABLE_TORCH = (0, 29), (2, 14)
 _LABEL = re.compile(r"\+(cu\d+|cpu|rocm[\d.]+|xpu)")
 
 
@@ -31,6 +33,14 @@ def _expected_torchvision(torch: str) -> tuple[int, ...]:
     if len(parts) < 2 or parts[0] not in (1, 2):
         return ()
     return (0, parts[1] + (15 if parts[0] == 2 else 1))
+
+
+def _fits_torchvision(torch: str, vision: str) -> bool:
+    """Return whether a torchvision belongs to a torch, or nothing is known about them."""
+    wanted, found, release = _expected_torchvision(torch), parse_version(vision)[:2], parse_version(torch)[:2]
+    if found >= _STABLE_TORCHVISION and release >= _STABLE_TORCH:
+        return True
+    return not wanted or found == wanted
 
 
 class MixedPackages(Rule):
@@ -71,7 +81,6 @@ class MixedPackages(Rule):
             label=_label(torch) or "cuXYZ",
         )
         if torch and vision:
-            wanted = _expected_torchvision(torch)
             evidence = text("torch {torch}, torchvision {vision} (list of packages)", torch=torch, vision=vision)
             labels = _label(torch), _label(vision)
             if None not in labels and labels[0] != labels[1]:
@@ -80,7 +89,7 @@ class MixedPackages(Rule):
                     evidence,
                     one_index,
                 )
-            elif wanted and parse_version(vision)[:2] != wanted and "dev" not in torch and "a0" not in torch:
+            elif not _fits_torchvision(torch, vision) and "dev" not in torch and "a0" not in torch:
                 yield (
                     text("torchvision {vision} does not belong to torch {torch}", vision=vision, torch=torch),
                     evidence,

@@ -396,7 +396,7 @@ def _list_fields() -> None:
     width = max(map(len, FIELDS))
     for field in FIELDS.values():
         unit = f" ({field.unit})" if field.unit else ""
-        click.echo(f"{field.name:<{width}}  {text(field.meaning)}{unit}")
+        click.echo(f"{field.name:<{width}}  {field.meaning}{unit}")
 
 
 # -- Prometheus, and the full screen -------------------------------------------------------------------------------------

@@ -119,10 +119,15 @@ def _offer(
 def _label(partition: Partition, kind: str | None, gpus: int, nodes: int) -> Text:
     values = {"gpus": gpus, "kind": kind, "partition": partition.name}
     if kind is None:
-        one = "1 node of partition {partition}, CPU"
-        return plural(nodes, one, "{n} nodes of partition {partition}, CPU", **values)
-    one = "{gpus} × {kind} on 1 node of partition {partition}"
-    return plural(nodes, one, "{gpus} × {kind} on each of {n} nodes of partition {partition}", **values)
+        return plural(
+            nodes, "1 node of partition {partition}, CPU", "{n} nodes of partition {partition}, CPU", **values
+        )
+    return plural(
+        nodes,
+        "{gpus} × {kind} on 1 node of partition {partition}",
+        "{gpus} × {kind} on each of {n} nodes of partition {partition}",
+        **values,
+    )
 
 
 def _why_not(partition: Partition) -> Text:

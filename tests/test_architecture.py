@@ -16,6 +16,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 
 # The ground: imports no feature. Every package may import it, and machine and catalog.
 GROUND = {
+    "cli.lazy_group",
     "cli.options",
     "config",
     "download",

@@ -16,7 +16,7 @@ import click
 
 from ownlab import __version__
 from ownlab.cli.lazy_group import Entry, LazyGroup
-from ownlab.errors import OwnlabError
+from ownlab.errors import OwnlabError, UsageError
 from ownlab.text import text
 
 __all__ = ["cli", "main"]
@@ -120,6 +120,7 @@ def _run() -> object:
         click.echo(exc.format_message())
         return 0
     except click.ClickException as exc:
+        _echo_document(_as_own(exc))
         exc.show()
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -157,12 +158,24 @@ def _handle_signals() -> None:
 
 def _report(error: OwnlabError) -> int:
     """Print what happened, what it usually means and what to do; with --json also as a document."""
-    if "--json" in sys.argv[1:]:
-        from ownlab.render.documents import Failure, echo_record  # needed only for errors
-
-        echo_record(Failure.of(error))
+    _echo_document(error)
     click.echo(f"ownlab: {error.message}", err=True)
     for line in (error.meaning, error.hint):
         if line:
             click.echo(f"  {line}", err=True)
     return error.exit_code
+
+
+def _as_own(error: click.ClickException) -> OwnlabError:
+    """The error of our own tree for one that click has found in the arguments, before the command began."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = text("See: {command} --help", command=context.command_path) if context else ""
+    return UsageError(error.format_message(), hint=hint)
+
+
+def _echo_document(error: OwnlabError) -> None:
+    """With --json print an error as a document."""
+    if "--json" in sys.argv[1:]:
+        from ownlab.render.documents import Failure, echo_record  # needed only for errors
+
+        echo_record(Failure.of(error))

@@ -73,6 +73,10 @@ def command(**given: Any) -> None:
     Describe the job with --fit REPORT.json (from `ownlab fit … --json`) or --model-memory 18GiB. Give its duration with
     --steps and a report, or with --hours 20 --on T4. The answer lists the assumptions behind its numbers.
 
+    \b
+    ownlab gpus advise --model-memory 18GiB --hours 20 --on T4
+    ownlab gpus advise --fit fit.json --steps 20000 --budget 100
+
     Exit code: 0 at least one card fits; 1 none does.
     """
     from ownlab.catalog.cards import choose_cards

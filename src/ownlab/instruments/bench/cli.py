@@ -99,6 +99,10 @@ def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
     """Compare results: ratios to the first, and whether a difference is more than noise.
 
     Each result is a file, a name from `ownlab bench list`, or `last`.
+
+    \b
+    ownlab bench compare last h200
+    ownlab bench compare before.json after.json --plot change.png
     """
     from ownlab.instruments.bench.comparison import compare_reports
     from ownlab.instruments.bench.report_files import find_report
@@ -129,7 +133,12 @@ def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
 @_plot_option
 @json_option
 def show(name: str, plot: Path | None, as_json: bool) -> None:
-    """Show a saved result: a file, a name from `ownlab bench list`, or `last`."""
+    """Show a saved result: a file, a name from `ownlab bench list`, or `last`.
+
+    \b
+    ownlab bench show last
+    ownlab bench show h200 --plot h200.png
+    """
     from ownlab.instruments.bench.report_files import find_report
 
     _show(find_report(name), plot, as_json=as_json)
@@ -138,7 +147,11 @@ def show(name: str, plot: Path | None, as_json: bool) -> None:
 @command.command("list")
 @json_option
 def list_results(as_json: bool) -> None:
-    """List the reference results of ownlab, and your own."""
+    """List the reference results of ownlab, and your own.
+
+    \b
+    ownlab bench list
+    """
     from ownlab.instruments.bench.report_files import list_reports
 
     reports = list_reports()

@@ -45,5 +45,11 @@ COMMANDS: dict[str, Entry] = {
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Get data, check it, pack it, feed it."""
+    """Get data, check it, pack it, feed it.
+
+    \b
+    ownlab data get hf://datasets/OWNER/NAME
+    ownlab data inspect photos
+    ownlab data pack photos -o shards
+    """
     context.default_map = {name: {"as_json": as_json} for name in COMMANDS}

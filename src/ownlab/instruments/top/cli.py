@@ -153,7 +153,12 @@ def command(context: click.Context, /, **values: Any) -> None:
 @click.option("--save", type=_path, metavar="FILE", help="Save a chart as FILE.png, FILE.svg or FILE.html.")
 @json_option
 def report(file: Path, save: Path | None, as_json: bool) -> None:
-    """Summarise a recording: verdicts over time, means, peaks and energy."""
+    """Summarise a recording: verdicts over time, means, peaks and energy.
+
+    \b
+    ownlab top --record run.ndjson
+    ownlab top report run.ndjson --save run.png
+    """
     from ownlab.instruments.top.recording import read
     from ownlab.instruments.top.report import build_report
     from ownlab.render.documents import echo_record

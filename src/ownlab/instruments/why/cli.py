@@ -75,15 +75,20 @@ class Options(NamedTuple):
 def command(**given: Any) -> None:
     """Say why a training script is slow: the line that causes it, and what fixing it is worth.
 
-    The command is written as without ownlab, and the script is not edited: ownlab why python train.py --epochs 3. It
-    may be python, torchrun, accelerate, or a shell script that starts them. Steps of the optimizer are found by
-    themselves; the first 200 are measured, and the script runs to its end. Plain PyTorch loops, forked and spawned
-    workers, and several ranks are measured.
+    The command is written as without ownlab, and the script is not edited. It may be python, torchrun, accelerate, or
+    a shell script that starts them. Steps of the optimizer are found by themselves; the first 200 are measured, and the
+    script runs to its end. Plain PyTorch loops, forked and spawned workers, and several ranks are measured.
 
     With --json the output of the script goes to stderr, so that stdout has the document alone.
 
     Without a command, --pid explains a process that already runs, --trace a trace of torch.profiler, and --nccl a log
-    of NCCL: ownlab why --nccl nccl.log.
+    of NCCL.
+
+    \b
+    ownlab why python train.py --epochs 3
+    ownlab why torchrun --nproc-per-node 4 train.py
+    ownlab why --trace trace.json.gz
+    ownlab why --nccl nccl.log
 
     The exit code is that of the script; 0 if it was ended by --steps or --seconds.
     """

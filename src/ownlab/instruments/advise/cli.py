@@ -58,10 +58,10 @@ def question_options(function: F) -> F:
 
 
 def _question(given: dict[str, Any]) -> Question:
-    from ownlab.instruments.advise.question import Options, build_question
+    from ownlab.instruments.advise.question import AdviseOptions, build_question
 
     given = given | {"card_count": int(given["card_count"])}
-    return build_question(Options(**{name: given[name] for name in Options._fields}))
+    return build_question(AdviseOptions(**{name: given[name] for name in AdviseOptions._fields}))
 
 
 @click.command("advise")

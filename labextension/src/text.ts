@@ -12,25 +12,27 @@ type Placeholders<Template extends string> = Template extends `${string}{${infer
 /** Rejects templates that are not literals. */
 type Literal<Template extends string> = string extends Template ? never : Template;
 
-type Arguments<Template extends string, Value> = [Placeholders<Template>] extends [never]
-  ? []
-  : [values: Record<Placeholders<Template>, Value>];
+/** The values of these placeholders, if there are any. */
+type Arguments<Names extends string, Value = string | number> = [Names] extends [never] ? [] : [values: Record<Names, Value>];
 
 const PLACEHOLDER = /\{(\w+)\}/g;
 
 /** Fill in a template: text('{name} has ended.', { name }). */
 export function text<Template extends string>(
   template: Template & Literal<Template>,
-  ...[values]: Arguments<Template, string | number>
+  ...[values]: Arguments<Placeholders<Template>>
 ): string {
-  const found = (values ?? {}) as Record<string, string | number>;
-  return template.replace(PLACEHOLDER, (placeholder, name: string) => String(found[name] ?? placeholder));
+  return fill(template, values ?? {});
+}
+
+function fill(template: string, values: Record<string, string | number>): string {
+  return template.replace(PLACEHOLDER, (placeholder, name: string) => String(values[name] ?? placeholder));
 }
 
 /** Like `text`, with values that are elements, such as code in a monospaced font. */
 export function textNodes<Template extends string>(
   template: Template & Literal<Template>,
-  ...[values]: Arguments<Template, React.ReactNode>
+  ...[values]: Arguments<Placeholders<Template>, React.ReactNode>
 ): React.JSX.Element {
   const found = (values ?? {}) as Record<string, React.ReactNode>;
   // split() with a group returns text and placeholder names in turn.
@@ -38,9 +40,14 @@ export function textNodes<Template extends string>(
   return React.createElement(React.Fragment, null, ...parts);
 }
 
-/** Choose between the templates for one and for several, in which {n} is the count. */
-export function plural<One extends string, Many extends string>(n: number, one: One & Literal<One>, many: Many & Literal<Many>): string {
-  return (n === 1 ? one : many).replaceAll('{n}', String(n));
+/** Choose between the templates for one and for several, in which {n} is the count. They may have further values. */
+export function plural<One extends string, Many extends string>(
+  n: number,
+  one: One & Literal<One>,
+  many: Many & Literal<Many>,
+  ...[values]: Arguments<Exclude<Placeholders<One | Many>, 'n'>>
+): string {
+  return fill(n === 1 ? one : many, { ...values, n });
 }
 
 /** Join whole sentences, leaving out empty ones. */

@@ -22,6 +22,7 @@ test('plural chooses the template and fills in the count', () => {
   assert.equal(plural(1, '{n} card', '{n} cards'), '1 card');
   assert.equal(plural(0, '{n} card', '{n} cards'), '0 cards');
   assert.equal(plural(12, '{n} card', '{n} of {n} cards'), '12 of 12 cards');
+  assert.equal(plural(2, '{name} has {n} card', '{name} has {n} cards', { name: 'gpu1' }), 'gpu1 has 2 cards');
 });
 
 test('empty sentences are left out', () => {

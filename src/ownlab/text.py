@@ -5,7 +5,14 @@ made, so that `render` can make the same sentence in another language at the mom
 
     text("The driver {version} is too old for {framework}.", version="470.82", framework="torch 2.11")
 
-Templates are literals and whole sentences; values are names and numbers, or other Texts.
+Templates are literals and whole sentences; values are names and numbers, or other Texts. Where a template is chosen at
+run time, each candidate is marked where it stands, so that all templates can be found for translation, and is filled
+later:
+
+    _ENDS = {"limit": template("{runtime} ended at its time limit."), "stop": template("{runtime} was stopped.")}
+    _ENDS[reason].fill(runtime=name)
+
+A finished sentence is never changed: no `upper`, no `rstrip`, no `+`. tests/test_templates.py checks all of this.
 
 JSON between processes has a Text as the string that it is. `pack_texts` adds how the Texts in it were made, under the
 key "texts", and `unpack_texts` makes them Texts again.
@@ -19,15 +26,18 @@ from typing import Any
 
 __all__ = [
     "CONTROL_CHARACTERS",
+    "Template",
     "Text",
     "facts",
     "listing",
     "pack_texts",
     "plural",
+    "read_template",
     "render",
     "restore_text",
     "sentence",
     "sentences",
+    "template",
     "text",
     "unpack_texts",
 ]
@@ -57,6 +67,28 @@ class Text(str):
         return (type(self), (self.template, self.values))
 
 
+class Template(str):
+    """A template that waits for its values."""
+
+    __slots__ = ()
+
+    def fill(self, /, **values: Any) -> Text:
+        """Make the sentence."""
+        return Text(str(self), values)
+
+
+def template(words: str, /) -> Template:
+    """Mark a literal as a template that is filled later."""
+    return Template(words)
+
+
+def read_template(kind: type, content: Any) -> Template:
+    """Read a field of the type `Template` of a data file: the `dec_hook` of msgspec."""
+    if kind is Template and isinstance(content, str):
+        return Template(content)
+    raise TypeError(f"expected a template, got {type(content).__name__}")
+
+
 def text(template: str, /, **values: Any) -> Text:
     """Make a sentence from a template with named placeholders. Without values, braces in the template stand for themselves."""
     return Text(template, values)
@@ -82,12 +114,15 @@ def facts(*parts: str | None, separator: str = ", ") -> Text:
     return _joined([part for part in parts if part], separator)
 
 
-def listing(items: Iterable[object], template: str = "{items} and {last}") -> Text:
+_AND = template("{items} and {last}")
+
+
+def listing(items: Iterable[object], template: str = _AND) -> Text:
     """List names: "a", "a and b", "a, b and c". The template says how the last one is joined."""
     names = [item if isinstance(item, str) else str(item) for item in items]
     if len(names) < 2:
         return _joined(names, "")
-    return Text(template, {"items": _joined(names[:-1], ", "), "last": names[-1]})
+    return Text(str(template), {"items": _joined(names[:-1], ", "), "last": names[-1]})
 
 
 def _joined(parts: list[str], separator: str) -> Text:

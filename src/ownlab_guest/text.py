@@ -5,7 +5,18 @@ A `Text` is a `str`, so answers hold it as any other string: `pack_texts` adds t
 
 from typing import Any, Dict, Iterable, Mapping, Tuple, Type
 
-__all__ = ["Text", "lines", "listing", "pack_texts", "plural", "received", "sentences", "text"]
+__all__ = [
+    "Template",
+    "Text",
+    "lines",
+    "listing",
+    "pack_texts",
+    "plural",
+    "received",
+    "sentences",
+    "template",
+    "text",
+]
 
 
 class Text(str):
@@ -29,6 +40,19 @@ class Text(str):
         return (type(self), (self.template, self.values))
 
 
+class Template(str):
+    """A template that waits for its values."""
+
+    def fill(self, /, **values: Any) -> Text:
+        """Make the sentence."""
+        return Text(str(self), values)
+
+
+def template(words: str, /) -> Template:
+    """Mark a literal as a template that is filled later, where it is chosen at run time."""
+    return Template(words)
+
+
 def text(template: str, /, **values: Any) -> Text:
     """Make a sentence from a template with named placeholders. Without values, braces in the template stand for themselves."""
     return Text(template, values)
@@ -49,12 +73,15 @@ def lines(parts: Iterable[str]) -> Text:
     return _join([part for part in parts if part], "\n")
 
 
-def listing(items: Iterable[object], template: str = "{items} and {last}") -> Text:
+_AND = template("{items} and {last}")
+
+
+def listing(items: Iterable[object], template: str = _AND) -> Text:
     """List names: "a", "a and b", "a, b and c". The template says how the last one is joined."""
     names = [item if isinstance(item, str) else str(item) for item in items]
     if len(names) < 2:
         return _join(names, "")
-    return Text(template, {"items": _join(names[:-1], ", "), "last": names[-1]})
+    return Text(str(template), {"items": _join(names[:-1], ", "), "last": names[-1]})
 
 
 def _join(parts: "list[str]", separator: str) -> Text:

@@ -177,6 +177,26 @@ def test_an_error_is_a_document_too(tmp_path: Path, ownlab: Ownlab) -> None:
     assert json.loads(ran.stdout)["error"]["exit_code"] == ran.returncode == 3
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["doctor", "--nope"], "No such option '--nope'.", "See: ownlab doctor --help"),
+        (["runtimes", "extend"], "Missing argument 'RUNTIME'.", "See: ownlab runtimes extend --help"),
+        (["docter"], "Unknown command 'docter'. Did you mean: ownlab doctor?", "See: ownlab --help"),
+        (["data", "pakc"], "Unknown command 'pakc'. Did you mean: ownlab data pack?", "See: ownlab data --help"),
+    ],
+)
+def test_wrong_arguments_give_the_document_of_errors_too(
+    arguments: list[str], message: str, hint: str, ownlab: Ownlab
+) -> None:
+    ran = ownlab(*arguments, "--json")
+    error = json.loads(ran.stdout)["error"]
+    assert error == {"kind": "UsageError", "message": message, "meaning": "", "hint": hint, "exit_code": 2}
+    assert ran.returncode == 2
+    assert message in ran.stderr
+    assert ownlab(*arguments).stdout == ""
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(shell: str, ownlab: Ownlab) -> None:
     assert "_OWNLAB_COMPLETE" in ownlab("completion", shell).stdout

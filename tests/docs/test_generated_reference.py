@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -26,6 +28,51 @@ def command_paths(command: click.Command, context: click.Context) -> list[str]:
             if not child.hidden:
                 paths += command_paths(child, click.Context(child, parent=context, info_name=name))
     return paths
+
+
+def visible_commands(group: click.Group, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if command.hidden:
+            continue
+        own = click.Context(command, parent=context, info_name=name)
+        yield command, own
+        if isinstance(command, click.Group):
+            yield from visible_commands(command, own)
+
+
+def examples(command: click.Command) -> list[str]:
+    """The command lines in its help, without the remarks after them."""
+    # `completion` names a shell before each.
+    lines = [re.sub(r"^(sudo |\w+: +)", "", line.strip()) for line in (command.help or "").splitlines()]
+    return [re.split(r" {3,}| [<>|] ", line)[0] for line in lines if line.startswith("ownlab ")]
+
+
+def test_the_help_of_every_command_has_an_example() -> None:
+    assert isinstance(cli, click.Group)
+    without = [
+        context.command_path
+        for command, context in visible_commands(cli, click.Context(cli, info_name="ownlab"))
+        if not any(f"{line} ".startswith(f"{context.command_path} ") for line in examples(command))
+    ]
+    assert without == []
+
+
+def test_examples_have_only_options_that_exist() -> None:
+    assert isinstance(cli, click.Group)
+    top = click.Context(cli, info_name="ownlab")
+    for command, context in visible_commands(cli, top):
+        for line in examples(command):
+            found: click.Command = cli
+            words = shlex.split(line)[1:]
+            while words and isinstance(found, click.Group) and (below := found.get_command(top, words[0])) is not None:
+                found, words = below, words[1:]
+            known = {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)}
+            given = [word.partition("=")[0] for word in words[: words.index("--") if "--" in words else None]]
+            unknown = [word for word in given if word.startswith("-") and word != "-" and word not in known]
+            # The words after a script are its own arguments.
+            assert not unknown or any(word.endswith(".py") for word in words), (context.command_path, line, unknown)
 
 
 def test_every_command_has_a_section_with_its_options() -> None:

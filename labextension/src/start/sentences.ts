@@ -73,7 +73,7 @@ function describeCores({ cores, cpu }: Snapshot['host']): string {
     return text('always available');
   }
   const idle = Math.max(0, Math.round(cores * (1 - cpu / 100)));
-  return plural(cores, '{idle} of {n} core idle', '{idle} of {n} cores idle').replace('{idle}', String(idle));
+  return plural(cores, '{idle} of {n} core idle', '{idle} of {n} cores idle', { idle });
 }
 
 /** "2 free · 70 GiB each", "free now · 70 GiB". */
@@ -148,7 +148,7 @@ function describeRun({ run_seconds, failed_cells, stopped }: RecentNotebook, whe
   }
   if (run_seconds === null) {
     return failed_cells
-      ? plural(failed_cells, 'ran {when}, one cell failed', 'ran {when}, {n} cells failed').replace('{when}', when)
+      ? plural(failed_cells, 'ran {when}, one cell failed', 'ran {when}, {n} cells failed', { when })
       : text('ran {when}, no errors', { when });
   }
   const duration = formatDuration(run_seconds);

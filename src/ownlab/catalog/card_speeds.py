@@ -24,7 +24,7 @@ from ownlab.catalog.throughput_table import (
     Workload,
     load_throughput,
 )
-from ownlab.text import listing, text
+from ownlab.text import listing, template, text
 
 __all__ = [
     "REFERENCE",
@@ -260,13 +260,14 @@ def _measured_cards(workload: Workload) -> tuple[_MeasuredCard, ...]:
 
 def _measured_speed(own: _MeasuredCard, workload: Workload) -> Speed:
     relative = math.exp(own.measured)
-    template = (
-        "{set}: {tasks} ({software})"
+    reason = (
+        template("{set}: {tasks} ({software})")
         if own.set.reference
-        else "{set}: {tasks} ({software}); no V100 was measured with it, so its speed relative to a V100 is computed"
+        else template(
+            "{set}: {tasks} ({software}); no V100 was measured with it, so its speed relative to a V100 is computed"
+        )
     )
-    why = text(
-        template,
+    why = reason.fill(
         set=own.set.name,
         tasks=listing(load_throughput().workloads[workload].tasks, "{items}, {last}"),
         software=own.set.software,
@@ -300,11 +301,13 @@ def _computed_speed(
         used = (nearest,)
         if abs(_imbalance(card, nearest.card)) > math.log(2):
             spread = shares.far
-            template = "computed from the measured {card}, although its balance of arithmetic and bandwidth differs"
+            why = text(
+                "computed from the measured {card}, although its balance of arithmetic and bandwidth differs",
+                card=nearest.card.name,
+            )
         else:
             spread = _spread(nearest, measured_cards, shares)
-            template = "computed from the measured {card}"
-        why = text(template, card=nearest.card.name)
+            why = text("computed from the measured {card}", card=nearest.card.name)
     caveat = _caveat(card, has_siblings=index is not None)
     relative = math.exp(computed + sum(measured.measured - measured.computed for measured in used) / len(used))
     return Speed(

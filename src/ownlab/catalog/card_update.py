@@ -81,10 +81,12 @@ def update(source: str, *, today: date | None = None) -> CatalogUpdate:
     ]
     if problems:
         shown, more = listing(problems[:_SHOWN_PROBLEMS], "{items}; {last}"), len(problems) - _SHOWN_PROBLEMS
-        template = (
-            "The table is not used: {problems}; and {more} more." if more > 0 else "The table is not used: {problems}."
+        message = (
+            text("The table is not used: {problems}; and {more} more.", problems=shown, more=more)
+            if more > 0
+            else text("The table is not used: {problems}.", problems=shown)
         )
-        raise InputError(text(template, problems=shown, more=more), hint=text("The current figures are kept."))
+        raise InputError(message, hint=text("The current figures are kept."))
     _save(source)
     new = tuple(row.name for row in table.cards if row.name not in known)
     changed = tuple(row.name for row in table.cards if row.name in known and known[row.name] != row)

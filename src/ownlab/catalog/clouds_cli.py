@@ -37,8 +37,12 @@ class _Clouds(click.Group):
 def command(context: click.Context, as_json: bool) -> None:
     """Show cloud platforms with GPUs: their cards, prices and limits, each with its date.
 
-    `ownlab clouds kaggle` shows one platform in full, with its sources. `ownlab clouds cost` compares what a job costs on
-    each.
+    With a name it shows one platform in full, with its sources.
+
+    \b
+    ownlab clouds
+    ownlab clouds kaggle                     one platform in full
+    ownlab clouds cost --hours 20 --on T4    what a job costs on each
     """
     if context.invoked_subcommand is None:
         _print((), as_json)

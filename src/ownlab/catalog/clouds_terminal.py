@@ -20,16 +20,16 @@ from ownlab.catalog.platforms import (
     load_platforms,
 )
 from ownlab.render.console import labelled
-from ownlab.text import listing, text
+from ownlab.text import Template, listing, template, text
 from ownlab.units import format_price
 
 __all__ = ["show_platform", "show_platforms"]
 
-_LIMITS: dict[Limit, tuple[str, str]] = {
-    "session_hours": (text("session"), "{value:g} hours"),
-    "weekly_hours": (text("week"), "{value:g} hours"),
-    "idle_minutes": (text("idle"), "{value:g} minutes"),
-    "storage_gb": (text("storage"), "{value:g} GB"),
+_LIMITS: dict[Limit, tuple[str, Template]] = {
+    "session_hours": (text("session"), template("{value:g} hours")),
+    "weekly_hours": (text("week"), template("{value:g} hours")),
+    "idle_minutes": (text("idle"), template("{value:g} minutes")),
+    "storage_gb": (text("storage"), template("{value:g} GB")),
 }
 _LABEL_WIDTH = 11
 _WIDE = 60  # columns; in a narrower terminal the offers start at the left
@@ -59,8 +59,8 @@ def show_platform(platform: Platform, out: Console, today: date) -> None:
         labelled(out, "", Text(_state(platform), style="red"), width=0)
     if platform.alive is not False:
         for name in LIMITS:
-            label, template = _LIMITS[name]
-            labelled(out, label, _limit(platform.limit(name), template), width=_LABEL_WIDTH)
+            label, value = _LIMITS[name]
+            labelled(out, label, _limit(platform.limit(name), value), width=_LABEL_WIDTH)
         if isinstance(platform.daily_hours, Figure):
             labelled(out, text("day"), _daily(platform), width=_LABEL_WIDTH)
     if platform.offers:
@@ -164,9 +164,9 @@ def _age(offer: Offer, today: date) -> str:
     return text("{months:.0f} months old", months=days / _DAYS_PER_MONTH)
 
 
-def _limit(limit: Figure | Unstated, template: str) -> Text:
+def _limit(limit: Figure | Unstated, value: Template) -> Text:
     if isinstance(limit, Figure):
-        return Text(text(template, value=limit.value)) + Text(f"  ({limit.source}, {limit.as_of})", style="dim")
+        return Text(value.fill(value=limit.value)) + Text(f"  ({limit.source}, {limit.as_of})", style="dim")
     return Text(limit.reason, style="" if limit.reason == NO_LIMIT else "dim")
 
 
@@ -174,7 +174,7 @@ def _daily(platform: Platform) -> Text:
     least, most = platform.daily_hours, platform.daily_hours_most
     if isinstance(least, Figure) and isinstance(most, Figure):
         return Text(text("{low:g} or {high:g} hours: sources disagree", low=least.value, high=most.value))
-    return _limit(least, "{value:g} hours")
+    return _limit(least, template("{value:g} hours"))
 
 
 def _host(offer: Offer) -> str:

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
+from ownlab.text import read_template
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -29,6 +31,6 @@ def load_json(name: str, record: type[T]) -> T:
     """Return `data/<name>.json` as `record`. A file that does not match its record is a bug and raises."""
     table = _loaded.get(name)
     if table is None:
-        table = _loaded[name] = msgspec.json.decode(read_data(f"{name}.json"), type=record)
+        table = _loaded[name] = msgspec.json.decode(read_data(f"{name}.json"), type=record, dec_hook=read_template)
     assert isinstance(table, record)
     return table

@@ -65,7 +65,11 @@ def command(as_json: bool) -> None:  # each subcommand has its own --json
 @click.argument("names", nargs=-1)
 @json_option
 def show(names: tuple[str, ...], as_json: bool) -> None:
-    """Show all cards, or these in full."""
+    """Show all cards, or these in full.
+
+    \b
+    ownlab gpus show a100 4090
+    """
     from ownlab.catalog.gpu_ladder import list_cards
 
     cards = _choose(",".join(names) if names else None)
@@ -124,6 +128,10 @@ def ladder(
     """Show how fast cards are relative to a V100, by kind of work; the cards of this machine are marked.
 
     Speeds are measured where a measurement was published; otherwise they are computed from the rates, with their uncertainty.
+
+    \b
+    ownlab gpus ladder --cards a100,4090,t4
+    ownlab gpus ladder --workload decoding --by price
     """
     from ownlab.catalog.gpu_ladder import rank
     from ownlab.config.machine_options import resolve_machine_options
@@ -163,6 +171,10 @@ def update(source: str | None, reset: bool, as_json: bool) -> None:
     """Add newer figures from a file or an https address, after they have been checked.
 
     The file has the format of ownlab's own catalog/data/cards.toml. Cards of the same name are replaced, others are added.
+
+    \b
+    ownlab gpus update cards.toml
+    ownlab gpus update --reset
     """
     from ownlab.catalog import card_update
 

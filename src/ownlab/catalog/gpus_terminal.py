@@ -9,14 +9,19 @@ from ownlab.catalog.card_speeds import WORKLOADS, Speed, price_of, speed_of
 from ownlab.catalog.cards import FIGURES, Card, Figure, FigureName, Unstated, load_sources
 from ownlab.catalog.gpu_ladder import WORKLOAD_TITLES, Ladder, Order, Rung
 from ownlab.render.console import labelled
-from ownlab.text import facts, listing, text
+from ownlab.text import Template, facts, listing, template, text
 
 __all__ = ["show_card", "show_cards", "show_ladder"]
 
-_LADDER_TITLES: dict[Order, str] = {
-    "speed": "{work}: speed relative to a V100 SXM2 (= 1)",
-    "price": "{work}: speed per 1000 USD, relative to a V100 SXM2 (= 1)",
-    "watt": "{work}: speed per 100 W, relative to a V100 SXM2 (= 1)",
+_LADDER_TITLES: dict[Order, Template] = {
+    "speed": template("{work}: speed relative to a V100 SXM2 (= 1)"),
+    "price": template("{work}: speed per 1000 USD, relative to a V100 SXM2 (= 1)"),
+    "watt": template("{work}: speed per 100 W, relative to a V100 SXM2 (= 1)"),
+}
+_MANY_LEFT_OUT: dict[Order, Template] = {
+    "speed": template("Not ranked, because their rates are unknown: {cards} and {more} more (--json)."),
+    "price": template("Not ranked, because their price or rates are unknown: {cards} and {more} more (--json)."),
+    "watt": template("Not ranked, because their power limit or rates are unknown: {cards} and {more} more (--json)."),
 }
 _COLUMNS: tuple[tuple[FigureName, str, int], ...] = (
     ("memory_gb", "GB", 5),
@@ -127,7 +132,7 @@ def show_card(card: Card, out: Console) -> None:
 
 def show_ladder(ladder: Ladder, out: Console) -> None:
     """Print the ladder, best first."""
-    title = text(_LADDER_TITLES[ladder.by], work=WORKLOAD_TITLES[ladder.workload])
+    title = _LADDER_TITLES[ladder.by].fill(work=WORKLOAD_TITLES[ladder.workload])
     labelled(out, "", Text(title, style="bold"), indent=0, width=0)
     if ladder.count > 1:
         several = text(
@@ -173,13 +178,9 @@ def _left_out(ladder: Ladder) -> str:
             cards=len(ladder.left_out),
             count=ladder.count,
         )
-    template = {
-        "speed": "Not ranked, because their rates are unknown: {cards} and {more} more (--json).",
-        "price": "Not ranked, because their price or rates are unknown: {cards} and {more} more (--json).",
-        "watt": "Not ranked, because their power limit or rates are unknown: {cards} and {more} more (--json).",
-    }[ladder.by]
     names = [each.card for each in ladder.left_out[:_MAX_LEFT_OUT]]
-    return text(template, cards=listing(names, "{items}, {last}"), more=len(ladder.left_out) - _MAX_LEFT_OUT)
+    more = len(ladder.left_out) - _MAX_LEFT_OUT
+    return _MANY_LEFT_OUT[ladder.by].fill(cards=listing(names, "{items}, {last}"), more=more)
 
 
 def _own_notes(ladder: Ladder) -> list[str]:

@@ -7,16 +7,17 @@ from typing import Literal
 from msgspec import Struct
 
 from ownlab.catalog.data_files import load_json
+from ownlab.text import Template
 
 __all__ = ["Xid", "xid"]
 
 
 class Xid(Struct, frozen=True):
     xid: int
-    name: str
+    name: Template
     severity: Literal["error", "warning", "note"]
-    meaning: str
-    do: str
+    meaning: Template
+    do: Template
     action: str | None = None
 
 

@@ -6,17 +6,17 @@ Commands are imported when they are called: `ownlab --help` loads click and this
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import os
 import signal
 import sys
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import click
 
 from ownlab import __version__
-from ownlab.errors import OwnlabError
+from ownlab.cli.lazy_group import Entry, LazyGroup
+from ownlab.errors import OwnlabError, UsageError
 from ownlab.text import text
 
 __all__ = ["cli", "main"]
@@ -24,100 +24,46 @@ __all__ = ["cli", "main"]
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-class Entry(NamedTuple):
-    """A command as the help lists it; its module is imported when it is called."""
-
-    module: str
-    section: str
-    summary: str
-
-
 # In the order of the help, grouped by section.
 COMMANDS = {
-    "up": Entry("ownlab.lab.cli.up", "The lab", "Serve a folder as a lab in the browser."),
-    "connect": Entry("ownlab.lab.cli.connect", "The lab", "Use the lab of another machine here, over ssh."),
-    "open": Entry("ownlab.lab.cli.open", "The lab", "Open a notebook from Colab, GitHub, a URL or a file."),
-    "down": Entry("ownlab.lab.cli.down", "The lab", "Stop a lab; with --all, its runtimes too."),
-    "status": Entry("ownlab.lab.cli.status", "The lab", "Show your labs: address, token, folder."),
-    "runtimes": Entry("ownlab.lab.cli.runtimes", "The lab", "Show who uses which card; stop, extend, log, usage."),
-    "history": Entry("ownlab.lab.cli.history", "The lab", "Show versions of a notebook; compare and restore them."),
-    "run": Entry("ownlab.lab.cli.run", "Runs", "Run a notebook with parameters, or a script on several GPUs."),
-    "form": Entry("ownlab.lab.cli.form", "Runs", "Show the form fields of a notebook: its parameters."),
-    "types": Entry("ownlab.lab.cli.types", "Runtime types", "List the runtime types and write them for Jupyter."),
-    "env": Entry("ownlab.lab.cli.env", "Runtime types", "Let notebooks run in your own Python environments."),
-    "config": Entry("ownlab.lab.cli.config", "Configuration", "Show every setting, its value and its origin."),
-    "secrets": Entry("ownlab.lab.cli.secrets", "Configuration", "Store tokens for notebooks; grant them one by one."),
-    "store": Entry("ownlab.lab.cli.store", "Configuration", "Show where leases are recorded; create a shared store."),
+    "up": Entry("ownlab.lab.cli.up", "Serve a folder as a lab in the browser.", "The lab"),
+    "connect": Entry("ownlab.lab.cli.connect", "Use the lab of another machine here, over ssh.", "The lab"),
+    "open": Entry("ownlab.lab.cli.open", "Open a notebook from Colab, GitHub, a URL or a file.", "The lab"),
+    "down": Entry("ownlab.lab.cli.down", "Stop a lab; with --all, its runtimes too.", "The lab"),
+    "status": Entry("ownlab.lab.cli.status", "Show your labs: address, token, folder.", "The lab"),
+    "runtimes": Entry("ownlab.lab.cli.runtimes", "Show who uses which card; stop, extend, log, usage.", "The lab"),
+    "history": Entry("ownlab.lab.cli.history", "Show versions of a notebook; compare and restore them.", "The lab"),
+    "run": Entry("ownlab.lab.cli.run", "Run a notebook with parameters, or a script on several GPUs.", "Runs"),
+    "form": Entry("ownlab.lab.cli.form", "Show the form fields of a notebook: its parameters.", "Runs"),
+    "types": Entry("ownlab.lab.cli.types", "List the runtime types and write them for Jupyter.", "Runtime types"),
+    "env": Entry("ownlab.lab.cli.env", "Let notebooks run in your own Python environments.", "Runtime types"),
+    "config": Entry("ownlab.lab.cli.config", "Show every setting, its value and its origin.", "Configuration"),
+    "secrets": Entry("ownlab.lab.cli.secrets", "Store tokens for notebooks; grant them one by one.", "Configuration"),
+    "store": Entry("ownlab.lab.cli.store", "Show where leases are recorded; create a shared store.", "Configuration"),
     "doctor": Entry(
-        "ownlab.instruments.doctor.cli", "This machine", "Check whether the GPU can be used, and how to fix it if not."
+        "ownlab.instruments.doctor.cli", "Check whether the GPU can be used, and how to fix it if not.", "This machine"
     ),
-    "machine": Entry("ownlab.machine.cli", "This machine", "Show or save the facts about this machine."),
+    "machine": Entry("ownlab.machine.cli", "Show or save the facts about this machine.", "This machine"),
     "top": Entry(
-        "ownlab.instruments.top.cli", "This machine", "Show how busy the GPUs really are, and what limits them."
+        "ownlab.instruments.top.cli", "Show how busy the GPUs really are, and what limits them.", "This machine"
     ),
     "why": Entry(
-        "ownlab.instruments.why.cli", "This machine", "Say why a training script is slow, and what fixing it is worth."
+        "ownlab.instruments.why.cli", "Say why a training script is slow, and what fixing it is worth.", "This machine"
     ),
-    "bench": Entry("ownlab.instruments.bench.cli", "This machine", "Measure this machine and compare it with others."),
+    "bench": Entry("ownlab.instruments.bench.cli", "Measure this machine and compare it with others.", "This machine"),
     "fit": Entry(
-        "ownlab.instruments.fit.cli", "Planning", "Predict how much GPU memory a model needs, and where it fits."
+        "ownlab.instruments.fit.cli", "Predict how much GPU memory a model needs, and where it fits.", "Planning"
     ),
-    "gpus": Entry("ownlab.catalog.gpus_cli", "Planning", "Show cards with sources, rank them by speed, advise on one."),
+    "gpus": Entry("ownlab.catalog.gpus_cli", "Show cards with sources, rank them by speed, advise on one.", "Planning"),
     "clouds": Entry(
-        "ownlab.catalog.clouds_cli", "Planning", "Show platforms: cards, prices, limits, the cost of a job."
+        "ownlab.catalog.clouds_cli", "Show platforms: cards, prices, limits, the cost of a job.", "Planning"
     ),
-    "data": Entry("ownlab.instruments.data.cli", "Data", "Get data, check it, pack it, feed it."),
-    "completion": Entry("ownlab.cli.completion", "Shell", "Print the completion script for bash, zsh or fish."),
+    "data": Entry("ownlab.instruments.data.cli", "Get data, check it, pack it, feed it.", "Data"),
+    "completion": Entry("ownlab.cli.completion", "Print the completion script for bash, zsh or fish.", "Shell"),
 }
 
 
-class LazyGroup(click.Group):
-    """Commands by name, imported on use; the help is grouped by section."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        command: click.Command = importlib.import_module(entry.module).command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
-
-            below = self._commands_below(ctx, args[0])
-            close = [*below, *difflib.get_close_matches(args[0], COMMANDS, n=1)]
-            if close:
-                ctx.fail(text("Unknown command {name!r}. Did you mean: ownlab {near}?", name=args[0], near=close[0]))
-            ctx.fail(text("Unknown command {name!r}. See: ownlab --help", name=args[0]))
-        return super().resolve_command(ctx, args)
-
-    def _commands_below(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the commands of groups with this name: "runtimes stop" for "stop"."""
-        groups = [(group, self.get_command(ctx, group)) for group in COMMANDS]
-        return [
-            f"{group} {name}"
-            for group, command in groups
-            if isinstance(command, click.Group) and name in command.list_commands(ctx)
-        ]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections = dict.fromkeys(entry.section for entry in COMMANDS.values())
-        width = max(len(name) for name in COMMANDS)
-        for section in sections:
-            rows = [(name.ljust(width), entry.summary) for name, entry in COMMANDS.items() if entry.section == section]
-            formatter.write_paragraph()
-            formatter.write_text(section)
-            with formatter.indentation():
-                formatter.write_dl(rows)
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ownlab")
 def cli() -> None:
     """The Colab you own: a deep-learning lab on your own machine.
@@ -174,6 +120,7 @@ def _run() -> object:
         click.echo(exc.format_message())
         return 0
     except click.ClickException as exc:
+        _echo_document(_as_own(exc))
         exc.show()
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -211,12 +158,24 @@ def _handle_signals() -> None:
 
 def _report(error: OwnlabError) -> int:
     """Print what happened, what it usually means and what to do; with --json also as a document."""
-    if "--json" in sys.argv[1:]:
-        from ownlab.render.documents import Failure, echo_record  # needed only for errors
-
-        echo_record(Failure.of(error))
+    _echo_document(error)
     click.echo(f"ownlab: {error.message}", err=True)
     for line in (error.meaning, error.hint):
         if line:
             click.echo(f"  {line}", err=True)
     return error.exit_code
+
+
+def _as_own(error: click.ClickException) -> OwnlabError:
+    """The error of our own tree for one that click has found in the arguments, before the command began."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = text("See: {command} --help", command=context.command_path) if context else ""
+    return UsageError(error.format_message(), hint=hint)
+
+
+def _echo_document(error: OwnlabError) -> None:
+    """With --json print an error as a document."""
+    if "--json" in sys.argv[1:]:
+        from ownlab.render.documents import Failure, echo_record  # needed only for errors
+
+        echo_record(Failure.of(error))

@@ -14,7 +14,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import SYSTEM_CONFIG, config_file, config_files
 from ownlab.config.settings import NONE, PRESETS, SETTINGS, TABLES, UNITS, LabOptions, Preset, Setting
 from ownlab.errors import InputError
-from ownlab.text import facts, text
+from ownlab.text import facts, template, text
 
 __all__ = ["ConfigFile", "Configuration", "SettingValue", "read_configuration", "write_initial_config"]
 
@@ -133,8 +133,8 @@ def _lines(setting: Setting) -> list[str]:
 
 def _summary(preset: Preset) -> str:
     templates = {
-        "idle_minutes": "idle {limit:g} min",
-        "session_hours": "session {limit:g} h",
-        "gpu_hours_per_week": "{limit:g} GPU hours per week",
+        "idle_minutes": template("idle {limit:g} min"),
+        "session_hours": template("session {limit:g} h"),
+        "gpu_hours_per_week": template("{limit:g} GPU hours per week"),
     }
-    return facts(*(text(templates[name], limit=limit) for name, limit in preset.limits.items())) or text("no limits")
+    return facts(*(templates[name].fill(limit=limit) for name, limit in preset.limits.items())) or text("no limits")

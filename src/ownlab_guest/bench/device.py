@@ -92,8 +92,10 @@ class Device:
         """Check the memory of the host first: Linux grants more than there is and kills the process later."""
         free = host_free_bytes()
         if not self.on_card and free is not None and size > free * SHARE_OF_HOST:
-            template = "it needs {needed:.1f} GiB, but only {free:.1f} GiB are free"
-            raise Skipped("out-of-memory", text(template, needed=size / GIB, free=free / GIB))
+            raise Skipped(
+                "out-of-memory",
+                text("it needs {needed:.1f} GiB, but only {free:.1f} GiB are free", needed=size / GIB, free=free / GIB),
+            )
 
     def free_memory(self) -> None:
         """Release the memory of the last test."""
@@ -156,8 +158,9 @@ def take_card(device: Device, request: Request) -> None:
     """Use the requested card, or note why there is none."""
     torch = device.torch
     if not (request.device or "cuda:0").startswith("cuda"):
-        template = "{device} is not supported; use cuda:0 (the first card) or cpu"
-        device.no_card_reason = text(template, device=request.device)
+        device.no_card_reason = text(
+            "{device} is not supported; use cuda:0 (the first card) or cpu", device=request.device
+        )
         return
     try:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -197,8 +200,13 @@ def memory_limit(requested: Optional[int], free: int, others: bool) -> Optional[
 def _describe_missing_card(version: str, count: int, requested: Optional[str]) -> str:
     if not count:
         return text("torch {version} sees no card", version=version)
-    one, many = "torch {version} sees 1 card, but no {device}", "torch {version} sees {n} cards, but no {device}"
-    return plural(count, one, many, version=version, device=requested)
+    return plural(
+        count,
+        "torch {version} sees 1 card, but no {device}",
+        "torch {version} sees {n} cards, but no {device}",
+        version=version,
+        device=requested,
+    )
 
 
 def _describe_others(card: Optional[card_state.CardState]) -> str:
@@ -208,8 +216,11 @@ def _describe_others(card: Optional[card_state.CardState]) -> str:
     used, busy = card.used_bytes() or 0, card.busy_percent() or 0
     is_busy, size = busy > OTHERS_PERCENT and used > OTHERS_LEAST_BYTES, used / GIB
     if used > OTHERS_BYTES and is_busy:
-        template = "Others use this card: {size:.1f} GiB are in use, and it is busy {percent} % of the time."
-        return text(template, size=size, percent=busy)
+        return text(
+            "Others use this card: {size:.1f} GiB are in use, and it is busy {percent} % of the time.",
+            size=size,
+            percent=busy,
+        )
     if used > OTHERS_BYTES:
         return text("Others use this card: {size:.1f} GiB are in use.", size=size)
     return text("Others use this card: it is busy {percent} % of the time.", percent=busy) if is_busy else ""

@@ -221,8 +221,15 @@ def _limit_size(folder: str, size: int) -> int:
     free = left.f_bavail * left.f_frsize
     most = min(size, int(free * SHARE_OF_FREE))
     if most < LEAST_BYTES:
-        template = "{folder} has {free} MiB free; {needed} MiB are needed"
-        raise Skipped("no-space", text(template, folder=folder, free=free // MIB, needed=10 * LEAST_BYTES // MIB))
+        raise Skipped(
+            "no-space",
+            text(
+                "{folder} has {free} MiB free; {needed} MiB are needed",
+                folder=folder,
+                free=free // MIB,
+                needed=10 * LEAST_BYTES // MIB,
+            ),
+        )
     return most // BLOCK * BLOCK
 
 

@@ -47,8 +47,10 @@ def product(device: Device, seconds: float, name: str, dtype: str, size: int) ->
             check=False,
         )
     except subprocess.TimeoutExpired as exc:
-        template = "{name} did not answer within {seconds:.0f} s"
-        raise Skipped("failed", text(template, name=name, seconds=START_SECONDS + 2 * seconds)) from exc
+        raise Skipped(
+            "failed",
+            text("{name} did not answer within {seconds:.0f} s", name=name, seconds=START_SECONDS + 2 * seconds),
+        ) from exc
     try:
         answer: Dict[str, Any] = json.loads(ran.stdout)
     except ValueError as exc:
@@ -87,8 +89,15 @@ def _prepare_jax(device: str, dtype: str, size: int) -> Prepared:
     kind, _, number = device.partition(":")
     devices = [known for known in jax.local_devices() if (known.platform == "cpu") == (kind == "cpu")]
     if len(devices) <= int(number or 0):
-        template = "jax {version} sees no {device}, only {devices}"
-        raise Skipped("no-gpu", text(template, version=jax.__version__, device=device, devices=jax.local_devices()))
+        raise Skipped(
+            "no-gpu",
+            text(
+                "jax {version} sees no {device}, only {devices}",
+                version=jax.__version__,
+                device=device,
+                devices=jax.local_devices(),
+            ),
+        )
     with jax.default_device(devices[int(number or 0)]):
         left, right = (
             jax.random.normal(key, (size, size), dtype=dtype) for key in jax.random.split(jax.random.PRNGKey(0))
@@ -108,8 +117,9 @@ def _prepare_tensorflow(device: str, dtype: str, size: int) -> Prepared:
     kind, _, number = device.partition(":")
     devices = tensorflow.config.list_physical_devices("GPU" if kind == "cuda" else "CPU")
     if len(devices) <= int(number or 0):
-        template = "tensorflow {version} sees no {device}"
-        raise Skipped("no-gpu", text(template, version=tensorflow.__version__, device=device))
+        raise Skipped(
+            "no-gpu", text("tensorflow {version} sees no {device}", version=tensorflow.__version__, device=device)
+        )
     name = f"/{'GPU' if kind == 'cuda' else 'CPU'}:{number or 0}"
     with tensorflow.device(name):
         left, right = (tensorflow.cast(tensorflow.random.normal((size, size)), dtype) for _ in range(2))

@@ -56,8 +56,18 @@ def part_of_batch(
     device.require_memory(2 * 4 * count * size * size)
     left, result = allocate(count)
     taken = time_slow(lambda number: multiply(left, result), PATIENCE * seconds, REPETITIONS)
-    template = "Only {count} of {size} products were computed: all of them would take {seconds:.0f} s."
-    notes = () if count == size else (text(template, count=count, size=size, seconds=each * size),)
+    notes = (
+        ()
+        if count == size
+        else (
+            text(
+                "Only {count} of {size} products were computed: all of them would take {seconds:.0f} s.",
+                count=count,
+                size=size,
+                seconds=each * size,
+            ),
+        )
+    )
     shape = {"batch": count, "m": size, "n": size, "k": size}
     return Outcome(taken, 2.0 * count * size**3, notes=notes, shape=shape)
 

@@ -65,9 +65,16 @@ def _check(device: Device, dtype: str) -> None:
         return
     since = SINCE.get(dtype, (0, 0))
     if device.capability < since:
-        template = "{dtype} needs compute capability {needed}; this card has {capability}"
         needed, capability = "%d.%d" % since, "%d.%d" % device.capability
-        raise Skipped("unsupported", text(template, dtype=dtype, needed=needed, capability=capability))
+        raise Skipped(
+            "unsupported",
+            text(
+                "{dtype} needs compute capability {needed}; this card has {capability}",
+                dtype=dtype,
+                needed=needed,
+                capability=capability,
+            ),
+        )
 
 
 def _allow_tf32(torch: Any, allowed: bool) -> None:

@@ -60,8 +60,11 @@ def enter() -> str:
         _reason_unavailable = _reason_unavailable or str(exc)
     if _reason_unavailable:
         working_folder = os.environ.get("PWD", folder)
-        template = "/content is not available: {reason}. The notebook works in {folder} instead."
-        return text(template, reason=_reason_unavailable, folder=working_folder)
+        return text(
+            "/content is not available: {reason}. The notebook works in {folder} instead.",
+            reason=_reason_unavailable,
+            folder=working_folder,
+        )
     if os.path.exists(os.path.join(CONTENT, DRIVE)):
         from ownlab_guest.colab import drive_mounts
 
@@ -98,8 +101,7 @@ def _unusable(folder: str) -> str:
     needed = [sys.prefix, sys.base_prefix, sys.executable, __file__, os.path.expanduser("~"), folder]
     needed += [os.environ.get("OWNLAB_" + name, "") for name in ("DRIVE", "HOST", "UPLOADS", "OUTPUTS")]
     hidden = [path for path in needed if os.path.realpath(path).startswith(CONTENT + os.sep) and path]
-    template = "this machine's own /content contains {path}, which would be hidden"
-    return text(template, path=hidden[0]) if hidden else ""
+    return text("this machine's own /content contains {path}, which would be hidden", path=hidden[0]) if hidden else ""
 
 
 def _enter_if_possible(folder: str) -> str:
@@ -209,12 +211,18 @@ def _reason(failure: str) -> str:
     of_all = (("user.max_user_namespaces", "0", 15000),)
     for name, forbids, allows in of_all if os.geteuid() == 0 else of_users + of_all:
         if _setting(name) == forbids:
-            template = "this system does not let users mount ({failure}); `sysctl {setting}` allows it"
-            return text(template, failure=failure, setting=f"{name}={allows}")
+            return text(
+                "this system does not let users mount ({failure}); `sysctl {setting}` allows it",
+                failure=failure,
+                setting=f"{name}={allows}",
+            )
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv") or "KUBERNETES_SERVICE_HOST" in os.environ:
         right = "--cap-add SYS_ADMIN" if os.geteuid() == 0 else "--security-opt seccomp=unconfined"
-        template = "this container may not mount ({failure}); start it with `{options}` in Docker or Podman"
-        return text(template, failure=failure, options=f"{right} --security-opt apparmor=unconfined")
+        return text(
+            "this container may not mount ({failure}); start it with `{options}` in Docker or Podman",
+            failure=failure,
+            options=f"{right} --security-opt apparmor=unconfined",
+        )
     return text("mounting failed ({failure})", failure=failure)
 
 

@@ -79,10 +79,14 @@ def mount(place: str, readonly: bool, seconds: float) -> str:
             return _link(place, readonly, rclone)
         _mount(place, readonly, rclone)
     except OSError as exc:
-        template = "mount failed: {reason}"
         if exc.errno == errno.EPERM:
-            template = "mount failed: {reason} (only the kernel's own process can mount: call drive.mount in a cell)"
-        raise ValueError(text(template, reason=exc)) from exc
+            message = text(
+                "mount failed: {reason} (only the kernel's own process can mount: call drive.mount in a cell)",
+                reason=exc,
+            )
+        else:
+            message = text("mount failed: {reason}", reason=exc)
+        raise ValueError(message) from exc
     if not rclone:
         _remember(place, readonly)
     return ""
@@ -207,8 +211,11 @@ def _link(place: str, readonly: bool, rclone: "Optional[Rclone]") -> str:
     except BaseException:
         _unlink(place, rclone)
         raise
-    template = "/content is not available ({reason}). Use paths that begin with {place}."
-    note = text(template, reason=content_folder.unavailable_reason(), place=place)
+    note = text(
+        "/content is not available ({reason}). Use paths that begin with {place}.",
+        reason=content_folder.unavailable_reason(),
+        place=place,
+    )
     if readonly and not rclone:
         return sentences([note, text("The drive is writable: read-only mounts are not available either.")])
     return note

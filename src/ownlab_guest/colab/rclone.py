@@ -34,11 +34,18 @@ class Rclone:
         self._port, self._password = 0, secrets.token_urlsafe(16)
         self._log: Optional[IO[bytes]] = None
         if not _REMOTE.fullmatch(remote):
-            template = "mount failed: OWNLAB_DRIVE_REMOTE must have the form name:path, not {remote}"
-            raise ValueError(text(template, remote=repr(remote)))
+            raise ValueError(
+                text(
+                    "mount failed: OWNLAB_DRIVE_REMOTE must have the form name:path, not {remote}", remote=repr(remote)
+                )
+            )
         if not shutil.which("rclone"):
-            template = "mount failed: {remote} needs rclone, which is not installed (https://rclone.org/install)"
-            raise ValueError(text(template, remote=remote))
+            raise ValueError(
+                text(
+                    "mount failed: {remote} needs rclone, which is not installed (https://rclone.org/install)",
+                    remote=remote,
+                )
+            )
         if not shutil.which("fusermount3") and not shutil.which("fusermount"):
             raise ValueError(text("mount failed: rclone needs fusermount3, which is in the system package fuse3"))
         try:
@@ -80,8 +87,9 @@ class Rclone:
             if not pending:
                 return
             if time.monotonic() > deadline:
-                template = "{count} files have not been uploaded to {remote} yet"
-                raise TimeoutError(text(template, count=pending, remote=self._remote))
+                raise TimeoutError(
+                    text("{count} files have not been uploaded to {remote} yet", count=pending, remote=self._remote)
+                )
             time.sleep(POLL_SECONDS)
 
     def end(self) -> None:
@@ -103,8 +111,9 @@ class Rclone:
     def _pending_uploads(self) -> int:
         answer = self._ask("vfs/stats")
         if "error" in answer:
-            template = "this version of rclone does not report pending uploads: {error}"
-            raise OSError(text(template, error=answer["error"]))
+            raise OSError(
+                text("this version of rclone does not report pending uploads: {error}", error=answer["error"])
+            )
         cache = answer.get("diskCache") or {}
         return int(cache.get("uploadsInProgress", 0)) + int(cache.get("uploadsQueued", 0))
 

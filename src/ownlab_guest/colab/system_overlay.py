@@ -56,11 +56,12 @@ def refuse(reason: str) -> None:
     global _refusal
     writable = [folder for folder in _folders() if os.access(folder, os.W_OK)]
     if writable:
-        template = (
+        _refusal = text(
             "This notebook runs as root without a private copy of the system: {reason}. What it changes in {folders}, for "
-            "example with `apt install`, changes this machine and stays."
+            "example with `apt install`, changes this machine and stays.",
+            reason=reason,
+            folders=listing(writable),
         )
-        _refusal = text(template, reason=reason, folders=listing(writable))
 
 
 def enter() -> None:

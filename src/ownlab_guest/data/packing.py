@@ -14,7 +14,8 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ownlab_guest.data import durable_files, manifest
+from ownlab_guest.atomic_files import replace_durably, sync, sync_folder
+from ownlab_guest.data import manifest
 from ownlab_guest.data.digests import SIZE, Digests
 from ownlab_guest.data.errors import DataError
 from ownlab_guest.data.manifest import Manifest, Shard
@@ -183,7 +184,7 @@ class _Work:
         if begun == self._plan():
             return
         if not self._spool().has_begun():  # nothing of another attempt is used
-            durable_files.replace(path, self._plan().encode())
+            replace_durably(path, self._plan().encode())
         else:
             raise DataError(
                 text("{out} was begun with other options, or its source has changed since.", out=self.out),
@@ -340,10 +341,10 @@ class _Work:
     def _finish_shard(self, shard: "_OpenShard") -> "Tuple[Shard, _OpenShard]":
         finished = shard.writer.finish()
         if self.request.dedupe:
-            durable_files.replace(self._digest_file(finished.name), b"".join(shard.digests))
+            replace_durably(self._digest_file(finished.name), b"".join(shard.digests))
         with open(self._journal, "ab") as file:
             file.write(json.dumps({"shard": finished._asdict(), **shard.line}).encode() + b"\n")
-            durable_files.sync(file)
+            sync(file)
         return finished, shard
 
     def _wait(self, pending: "Deque[Future[Tuple[Shard, _OpenShard]]]", most: int) -> None:
@@ -354,7 +355,7 @@ class _Work:
         if not self.shards:
             first = self.skipped_names[0] if self.skipped_names else ["", ""]
             raise DataError(text("None of the files could be read: {name}: {reason}.", name=first[0], reason=first[1]))
-        durable_files.sync_folder(self.out)
+        sync_folder(self.out)
         by_count = sorted(self.extensions, key=lambda name: (-self.extensions[name], name))
         packed = Manifest(
             samples=self.samples,
@@ -371,7 +372,7 @@ class _Work:
             options=tuple(sorted(self._options.items())),
             plan=self._plan(),
         )
-        durable_files.replace(os.path.join(self.out, manifest.FILE), manifest.encode(packed))
+        replace_durably(os.path.join(self.out, manifest.FILE), manifest.encode(packed))
         shutil.rmtree(self.folder, ignore_errors=True)
         return _result(packed, resumed=False, names=self.skipped_names, left_out=listed.left_out)
 

@@ -10,7 +10,8 @@ import tempfile
 import zlib
 from typing import BinaryIO, Dict, List, Optional
 
-from ownlab_guest.data import durable_files, manifest, tar_members
+from ownlab_guest.atomic_files import sync, sync_folder
+from ownlab_guest.data import manifest, tar_members
 from ownlab_guest.data.manifest import Manifest, Shard
 from ownlab_guest.data.packing import Request, pack
 from ownlab_guest.data.preparation import prepare_chunk
@@ -128,9 +129,9 @@ def _is(content: bytes, length: int, crc: int) -> bool:
 
 def _put(part: str, path: str) -> None:
     with open(part, "rb+") as file:
-        durable_files.sync(file)
+        sync(file)
     os.replace(part, path)
-    durable_files.sync_folder(os.path.dirname(path))
+    sync_folder(os.path.dirname(path))
 
 
 def _still_damaged(folder: str, shard: Shard) -> str:

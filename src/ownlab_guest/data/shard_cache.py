@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from typing import Iterator, List, Optional, Sequence
 
+from ownlab_guest.atomic_files import replace_file
 from ownlab_guest.data import manifest
 from ownlab_guest.data.errors import DataError
 from ownlab_guest.data.shard_store import ShardStore
@@ -140,10 +141,7 @@ class CachedStore(ShardStore):
             if name.endswith((".tar", ".index", ".part")):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(folder, name))
-        part = f"{path}.{os.getpid()}.part"
-        with open(part, "wb") as file:
-            file.write(content)
-        os.replace(part, path)
+        replace_file(path, content)
 
 
 @contextlib.contextmanager

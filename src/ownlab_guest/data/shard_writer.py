@@ -4,7 +4,8 @@ import os
 import zlib
 from typing import List, NamedTuple, Optional, Tuple
 
-from ownlab_guest.data import durable_files, tar_members
+from ownlab_guest.atomic_files import replace_durably, sync
+from ownlab_guest.data import tar_members
 from ownlab_guest.data.manifest import Shard
 from ownlab_guest.data.shard_index import SUFFIX, Member, Sample, encode_index
 
@@ -69,12 +70,12 @@ class ShardWriter:
     def finish(self) -> Shard:
         """Complete both files. The tar gets its name last but one: a reader that sees the index sees the tar."""
         self._file.write(tar_members.END)
-        durable_files.sync(self._file)
+        sync(self._file)
         self._file.close()
         os.replace(self._path + PART, self._path)
         size = self.position + len(tar_members.END)
         index = encode_index(self.samples, size)
-        durable_files.replace(os.path.join(self.folder, index_name(self.name)), index)
+        replace_durably(os.path.join(self.folder, index_name(self.name)), index)
         return Shard(self.name, len(self.samples), size, len(index))
 
     def abandon(self) -> None:

@@ -11,7 +11,7 @@ import os
 import struct
 from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from ownlab_guest.data import durable_files
+from ownlab_guest.atomic_files import replace_durably, sync
 from ownlab_guest.data.errors import DamagedData
 from ownlab_guest.data.shard_index import encode_text
 from ownlab_guest.data.sources.source import Entry, Part
@@ -97,7 +97,7 @@ class Spool:
                         files, {"taken": number + 1, "counts": counts, "bytes": payload, "classes": sorted(classes)}
                     )
             for file in files:
-                durable_files.sync(file)
+                sync(file)
         finally:
             for file in files:
                 file.close()
@@ -138,9 +138,9 @@ class Spool:
 
     def _save(self, files: "List[BinaryIO]", state: "Dict[str, Any]") -> None:
         for file in files:
-            durable_files.sync(file)
+            sync(file)
         state["sizes"] = [file.tell() for file in files]
-        durable_files.replace(os.path.join(self.folder, _STATE), json.dumps(state).encode())
+        replace_durably(os.path.join(self.folder, _STATE), json.dumps(state).encode())
 
     def _finish(self, counts: "List[int]", payload: int, classes: "List[str]", left_out: int) -> None:
         done = {
@@ -150,7 +150,7 @@ class Spool:
             "classes": classes,
             "left_out": left_out,
         }
-        durable_files.replace(os.path.join(self.folder, _DONE), json.dumps(done).encode())
+        replace_durably(os.path.join(self.folder, _DONE), json.dumps(done).encode())
 
     def _load(self, name: str) -> "Optional[Dict[str, Any]]":
         try:

@@ -38,8 +38,12 @@ def parse_lora(given: str) -> Lora:
         rank, dropout = 0, 0.0
     targets = tuple(values.pop("targets", [ALL_LINEAR]))
     if values or rank < 1 or not 0 <= dropout < 1:
-        template = "{given} does not describe adapters: write r=16,targets=q_proj,v_proj,dropout=0.05"
-        raise FitError("no-adapters", text(template, given=repr(given)))
+        raise FitError(
+            "no-adapters",
+            text(
+                "{given} does not describe adapters: write r=16,targets=q_proj,v_proj,dropout=0.05", given=repr(given)
+            ),
+        )
     return Lora(rank, targets, dropout)
 
 
@@ -61,11 +65,15 @@ def add_adapters(model: Any, request: Request) -> None:
             ):
                 setattr(parent, name, LoraLinear(layer, lora))
     if not any(isinstance(module, LoraLinear) for module in model.modules()):
-        template = "{model} has no linear layer named {targets}; it has {names}"
         shown = ", ".join(sorted(names)) or "-"
         raise FitError(
             "no-adapters",
-            text(template, model=type(model).__name__, targets=" or ".join(lora.targets), names=shown),
+            text(
+                "{model} has no linear layer named {targets}; it has {names}",
+                model=type(model).__name__,
+                targets=" or ".join(lora.targets),
+                names=shown,
+            ),
         )
 
 

@@ -11,7 +11,7 @@ import traceback
 from types import TracebackType
 from typing import Any, Dict, Iterator, Optional, Tuple
 
-from ownlab_guest.text import text
+from ownlab_guest.text import Template, text
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -28,7 +28,9 @@ class FitError(Exception):
         return {"error": {"kind": self.kind, "message": str(self), "file": self.file, "line": self.line}}
 
 
-def error_from(exc: BaseException, kind: str, template: str, file: Optional[str] = None, **values: Any) -> FitError:
+def error_from(
+    exc: BaseException, kind: str, template: Template, file: Optional[str] = None, **values: Any
+) -> FitError:
     """Make an error of what the user's code raised: the template has {error}. `file`: where that code is known to be."""
     where = find_user_line(exc.__traceback__, file)
     if isinstance(exc, SyntaxError):
@@ -39,7 +41,7 @@ def error_from(exc: BaseException, kind: str, template: str, file: Optional[str]
     else:
         reason = " ".join(str(exc).split())[:400]
         name = type(exc).__name__
-        message = text(template, error=f"{name}: {reason}" if reason else name, **values)
+        message = template.fill(error=f"{name}: {reason}" if reason else name, **values)
     return FitError(kind, message, *where)
 
 
@@ -84,8 +86,9 @@ def _known(exc: BaseException) -> Optional[Tuple[str, str]]:
         operation_name = re.search(r"\w+::\w+", message)
         if operation_name is None:
             return "cannot-be-traced", text("a custom operation does not define its sizes without data")
-        template = "{operation}: this operation does not define its sizes without data"
-        return "cannot-be-traced", text(template, operation=operation_name[0])
+        return "cannot-be-traced", text(
+            "{operation}: this operation does not define its sizes without data", operation=operation_name[0]
+        )
     if ".numpy() is not supported" in message:
         return "cannot-be-traced", text(".numpy(): values leave torch here, and a trace has no values")
     if "UninitializedParameter" in message:

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
 
 from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
 from ownlab_guest.fit.request import Request, read_request
-from ownlab_guest.text import text
+from ownlab_guest.text import template, text
 
 MAX_DEPTH = 6  # caches are nested objects; tensors are not deeper
 
@@ -165,7 +165,7 @@ def _output(built: Any, given: Dict[str, Any], request: Request) -> Any:
         if is_fatal(exc) or isinstance(exc, FitError):
             raise
         raise error_from(
-            exc, "no-decoding", "the model, called with use_cache=True, raised {error}", built.file
+            exc, "no-decoding", template("the model, called with use_cache=True, raised {error}"), built.file
         ) from exc
 
 

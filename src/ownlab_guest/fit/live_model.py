@@ -16,7 +16,7 @@ from ownlab_guest.fit import trace, training_step
 from ownlab_guest.fit.errors import FitError, error_from, is_library_file
 from ownlab_guest.fit.request import Request, parse_request
 from ownlab_guest.fit.training_step import Built, default_loss
-from ownlab_guest.text import plural, text
+from ownlab_guest.text import plural, template, text
 
 # Attributes of a module that hold hooks.
 _HOOKS = (
@@ -136,8 +136,8 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not there whe
         except FitError:
             raise
         except Exception as exc:
-            template = "copying {model} (copy.deepcopy) raised {error}"
-            raise error_from(exc, "cannot-be-copied", template, model=type(model).__name__) from exc
+            message = template("copying {model} (copy.deepcopy) raised {error}")
+            raise error_from(exc, "cannot-be-copied", message, model=type(model).__name__) from exc
         for module in copied.modules():
             for name, value in list(vars(module).items()):
                 if isinstance(value, FunctionType):

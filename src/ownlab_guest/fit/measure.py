@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
 from ownlab_guest.fit.request import Request, read_request
-from ownlab_guest.text import text
+from ownlab_guest.text import template, text
 
 MIN_REPETITIONS, MAX_REPETITIONS = 5, 200  # repetitions that are timed
 # Messages about missing memory other than torch's OutOfMemoryError: of CUDA and of its libraries.
@@ -81,7 +81,7 @@ def measure_step(request: Request, settings: Settings, device: str) -> Dict[str,
         if is_fatal(exc) or isinstance(exc, FitError):
             raise
         if not _is_out_of_memory(exc):
-            raise error_from(exc, "step-raised", "the step raised {error}", built.file) from exc
+            raise error_from(exc, "step-raised", template("the step raised {error}"), built.file) from exc
         run.result["out_of_memory"] = {"message": str(exc)[:2000], "phase": phases.current, "step": run.step_number}
     return {"device": started.pop("device"), **run.answer(started), **run.result}
 

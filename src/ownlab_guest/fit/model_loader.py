@@ -13,7 +13,7 @@ import torch
 from ownlab_guest.fit.errors import FitError, error_from, is_fatal
 from ownlab_guest.fit.request import Request
 from ownlab_guest.fit.training_step import Built, default_loss
-from ownlab_guest.text import text
+from ownlab_guest.text import template, text
 
 
 def build(request: Request) -> Built:
@@ -27,7 +27,7 @@ def build(request: Request) -> Built:
     except (Exception, SystemExit) as exc:
         if is_fatal(exc):
             raise
-        raise error_from(exc, "build-raised", "{target} raised {error}", file, target=request.target) from exc
+        raise error_from(exc, "build-raised", template("{target} raised {error}"), file, target=request.target) from exc
     return _checked(made, request.target, file)
 
 
@@ -46,11 +46,15 @@ def find_function(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
     except ModuleNotFoundError as exc:
         if file is None and exc.name is not None and (place == exc.name or place.startswith(exc.name + ".")):
             raise FitError("no-module", text("This Python has no module {name}", name=exc.name)) from exc
-        raise error_from(exc, "import-raised", "importing {module} raised {error}", file, module=place) from exc
+        raise error_from(
+            exc, "import-raised", template("importing {module} raised {error}"), file, module=place
+        ) from exc
     except (Exception, SystemExit) as exc:
         if is_fatal(exc):
             raise
-        raise error_from(exc, "import-raised", "importing {module} raised {error}", file, module=place) from exc
+        raise error_from(
+            exc, "import-raised", template("importing {module} raised {error}"), file, module=place
+        ) from exc
     function = getattr(module, name, None)
     file = getattr(module, "__file__", file)
     if not callable(function):
@@ -63,8 +67,13 @@ def find_function(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
             raise FitError(
                 "no-function", text("{place} has no function {name}; it has none", place=place, name=name), file
             )
-        template = "{place} has no function {name}; it has {functions}"
-        raise FitError("no-function", text(template, place=place, name=name, functions=", ".join(there)), file)
+        raise FitError(
+            "no-function",
+            text(
+                "{place} has no function {name}; it has {functions}", place=place, name=name, functions=", ".join(there)
+            ),
+            file,
+        )
     return function, file
 
 
@@ -108,10 +117,24 @@ def _checked(made: Any, target: str, file: Optional[str]) -> Built:
 
     if not isinstance(made, (tuple, list)) or len(made) not in (2, 3) or not isinstance(made[0], torch.nn.Module):
         if isinstance(made, (tuple, list)):
-            template = "{target} returned {count} values; expected (model, inputs) or (model, inputs, loss)"
-            raise FitError("bad-return", text(template, target=target, count=len(made)), file)
-        template = "{target} returned {type}; expected (model, inputs) or (model, inputs, loss)"
-        raise FitError("bad-return", text(template, target=target, type=type(made).__name__), file)
+            raise FitError(
+                "bad-return",
+                text(
+                    "{target} returned {count} values; expected (model, inputs) or (model, inputs, loss)",
+                    target=target,
+                    count=len(made),
+                ),
+                file,
+            )
+        raise FitError(
+            "bad-return",
+            text(
+                "{target} returned {type}; expected (model, inputs) or (model, inputs, loss)",
+                target=target,
+                type=type(made).__name__,
+            ),
+            file,
+        )
     model, inputs = made[0], made[1]
     loss = made[2] if len(made) == 3 and made[2] is not None else default_loss
     if isinstance(inputs, torch.Tensor):
@@ -185,7 +208,7 @@ def build_transformers(path: str, request: Request) -> Built:
         if is_fatal(exc) or isinstance(exc, FitError):
             raise
         raise error_from(
-            exc, "bad-configuration", "transformers, given {path}, raised {error}", path, path=path
+            exc, "bad-configuration", template("transformers, given {path}, raised {error}"), path, path=path
         ) from exc
     return Built(model, inputs, default_loss)
 

@@ -46,16 +46,25 @@ def parse_weights(given: str) -> Format:
     """Split `nf4:double=true` or `gptq:bits=8,group=32` into the format and its arguments."""
     name, _, rest = given.strip().lower().partition(":")
     if name not in FORMATS:
-        template = "Unknown format of weights {name}; known are {formats}"
-        raise FitError("no-format", text(template, name=repr(name), formats=", ".join(FORMATS)))
+        raise FitError(
+            "no-format",
+            text("Unknown format of weights {name}; known are {formats}", name=repr(name), formats=", ".join(FORMATS)),
+        )
     arguments = dict(FORMATS[name])
     for part in filter(None, (part.strip() for part in rest.split(","))):
         key, _, value = (piece.strip() for piece in part.partition("="))
         number = {"true": 1, "false": 0}.get(value, int(value) if value.isdigit() else -1)
         if key not in arguments or number not in _ALLOWED[key]:
             known = "; ".join(f"{key}={'|'.join(map(str, _ALLOWED[key]))}" for key in FORMATS[name])
-            template = "{format} does not take {argument}; it takes {known}"
-            raise FitError("no-format", text(template, format=name, argument=repr(part), known=known or "-"))
+            raise FitError(
+                "no-format",
+                text(
+                    "{format} does not take {argument}; it takes {known}",
+                    format=name,
+                    argument=repr(part),
+                    known=known or "-",
+                ),
+            )
         arguments[key] = number
     return Format(name, arguments)
 
@@ -94,8 +103,14 @@ def quantize(model: Any, request: Request) -> None:
     form = parse_weights(request.weights)
     layers = list(_layers(model, request))
     if not layers:
-        template = "{model} has no linear layer whose weight could be stored as {format}"
-        raise FitError("no-format", text(template, model=type(model).__name__, format=form.name))
+        raise FitError(
+            "no-format",
+            text(
+                "{model} has no linear layer whose weight could be stored as {format}",
+                model=type(model).__name__,
+                format=form.name,
+            ),
+        )
     trained = [layer for _, _, layer in layers if layer.weight.requires_grad]
     if request.train and trained and not request.lora:
         raise FitError(
@@ -113,8 +128,12 @@ def quantization_notes(request: Request) -> List[str]:
     """Return a note about weights that are simulated."""
     if not request.weights:
         return []
-    template = "{format}: the sizes of its tensors and products are computed from the rules of its library; nothing was quantized"
-    return [text(template, format=request.weights)]
+    return [
+        text(
+            "{format}: the sizes of its tensors and products are computed from the rules of its library; nothing was quantized",
+            format=request.weights,
+        )
+    ]
 
 
 def linear_sizes(layer: Any) -> Tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ownlab_guest.fit.errors import FitError, before_deadline, error_from, is_fatal
 from ownlab_guest.fit.request import Request, read_request
-from ownlab_guest.text import text
+from ownlab_guest.text import template, text
 
 
 def answer(arguments: List[str]) -> Dict[str, Any]:
@@ -83,7 +83,7 @@ def trace_step(
         except (Exception, SystemExit) as exc:
             if is_fatal(exc) or isinstance(exc, FitError):
                 raise
-            raise error_from(exc, "step-raised", "the step raised {error}", built.file) from exc
+            raise error_from(exc, "step-raised", template("the step raised {error}"), built.file) from exc
     return {
         "parameters": dispatch_trace.count_parameters(built.model),
         "flops": trace.flops,
@@ -281,10 +281,14 @@ def trace_with_data(request: Request, why: FitError) -> Dict[str, Any]:
             why.file,
             why.line,
         ) from exc
-    template = "computed with data on the processor, with attention and recurrent layers of a processor: {reason}"
+    guess = template(
+        "computed with data on the processor, with attention and recurrent layers of a processor: {reason}"
+    )
     if why.line is not None:
-        template += " (line {line})"
-    return {**traced, "guesses": [text(template, reason=why, line=why.line), *traced["guesses"]]}
+        guess = template(
+            "computed with data on the processor, with attention and recurrent layers of a processor: {reason} (line {line})"
+        )
+    return {**traced, "guesses": [guess.fill(reason=why, line=why.line), *traced["guesses"]]}
 
 
 def _limit_memory() -> bool:

@@ -8,7 +8,7 @@ import torch
 
 from ownlab_guest.fit.errors import FitError
 from ownlab_guest.fit.request import Request
-from ownlab_guest.text import text
+from ownlab_guest.text import template, text
 
 WRAPPERS = {"DataParallel": "module", "DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
 Tree = Any  # tensors in dicts, lists and tuples
@@ -102,12 +102,12 @@ def make_optimizer(model: Any, request: Request) -> Any:
     if optimizer not in kinds:
         import difflib
 
-        template = "Unknown optimizer {optimizer}; known are {optimizers}"
+        message = template("Unknown optimizer {optimizer}; known are {optimizers}")
         near = difflib.get_close_matches(optimizer, kinds, n=1)
         if near:
-            template = "Unknown optimizer {optimizer}. Did you mean {near}? Known are {optimizers}"
+            message = template("Unknown optimizer {optimizer}. Did you mean {near}? Known are {optimizers}")
         names = ", ".join(sorted(kinds))
-        raise FitError("no-optimizer", text(template, optimizer=optimizer, optimizers=names, near="".join(near)))
+        raise FitError("no-optimizer", message.fill(optimizer=optimizer, optimizers=names, near="".join(near)))
     if request.fused:
         arguments["fused"] = True
     if request.foreach is not None:
@@ -115,8 +115,16 @@ def make_optimizer(model: Any, request: Request) -> Any:
     try:
         return kinds[optimizer](**arguments)
     except (TypeError, RuntimeError, ValueError) as exc:
-        template, options = "{optimizer} does not support {options} in this torch: {reason}", " or ".join(arguments)
-        raise FitError("no-optimizer", text(template, optimizer=optimizer, options=options, reason=exc)) from exc
+        options = " or ".join(arguments)
+        raise FitError(
+            "no-optimizer",
+            text(
+                "{optimizer} does not support {options} in this torch: {reason}",
+                optimizer=optimizer,
+                options=options,
+                reason=exc,
+            ),
+        ) from exc
 
 
 def parse_optimizer(given: str) -> Tuple[str, Dict[str, Argument]]:
@@ -128,8 +136,13 @@ def parse_optimizer(given: str) -> Tuple[str, Dict[str, Argument]]:
         try:
             arguments[key] = {"true": True, "false": False}[value] if value.isalpha() else float(value)
         except (KeyError, ValueError) as exc:
-            template = "Argument {argument} of the optimizer is not NAME=NUMBER, NAME=true or NAME=false"
-            raise FitError("no-optimizer", text(template, argument=repr(part))) from exc
+            raise FitError(
+                "no-optimizer",
+                text(
+                    "Argument {argument} of the optimizer is not NAME=NUMBER, NAME=true or NAME=false",
+                    argument=repr(part),
+                ),
+            ) from exc
     return "sgd" if name == "sgd-plain" else name, arguments
 
 

@@ -11,8 +11,9 @@ def start_host(caller: str, *words: str) -> "subprocess.Popen[bytes]":
     """Start `python -m …` of that ownlab. `caller` is the function that needs it, for the error message."""
     python = os.environ.get("OWNLAB_HOST")
     if not python:
-        message = "{function} needs ownlab in this environment, or a kernel that ownlab has started"
-        raise OwnlabError(text(message, function=caller))
+        raise OwnlabError(
+            text("{function} needs ownlab in this environment, or a kernel that ownlab has started", function=caller)
+        )
     # Variables of this Python would mislead the other one; so would a file ownlab.py in this folder.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.Popen(

@@ -33,8 +33,13 @@ class Watch:
 
     def __init__(self, sampling: Any, every: float = 1.0) -> None:
         if every < SHORTEST_INTERVAL:
-            template = "every={every:g} is too short: the driver measures over at least {least:g} s"
-            raise sampling.usage_error(text(template, every=every, least=SHORTEST_INTERVAL))
+            raise sampling.usage_error(
+                text(
+                    "every={every:g} is too short: the driver measures over at least {least:g} s",
+                    every=every,
+                    least=SHORTEST_INTERVAL,
+                )
+            )
         self._sampling = sampling
         self._every = every
         self._running = False

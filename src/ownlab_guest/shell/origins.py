@@ -10,6 +10,8 @@ import os
 import re
 from typing import Dict, Iterable, Mapping, Optional, Tuple
 
+from ownlab_guest.atomic_files import replace_file
+
 __all__ = ["FILE", "forget_origins", "read_origins", "record_origins"]
 
 FILE = "ownlab-origins.json"  # name -> the version before the first change; null: the package was not there
@@ -67,7 +69,4 @@ def _read(folder: str) -> Origins:
 def _write(folder: str, origins: Origins) -> None:
     path = os.path.join(folder or ".", FILE)
     with contextlib.suppress(OSError):  # then nothing of this folder is reset
-        temporary = f"{path}.{os.getpid()}"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(origins, file, indent=1, sort_keys=True)
-        os.replace(temporary, path)
+        replace_file(path, json.dumps(origins, indent=1, sort_keys=True))

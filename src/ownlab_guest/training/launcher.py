@@ -96,11 +96,11 @@ def torch_version() -> Tuple[int, ...]:
 
 def write_failures(folder: str, place: Nodes, failures: Dict[int, Tuple[int, int]]) -> None:
     """Write what torchrun knows of the ranks that failed; their exceptions are recorded by themselves."""
+    from ownlab_guest.atomic_files import replace_file
+
     path = os.path.join(folder, place.file("failures", ".json"))
     ranks = {str(rank): {"exit_code": code, "pid": pid} for rank, (code, pid) in failures.items()}
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        json.dump({"at": time.time(), "ranks": ranks}, file)
-    os.replace(path + ".part", path)
+    replace_file(path, json.dumps({"at": time.time(), "ranks": ranks}))
 
 
 def read_job(folder: str, node: int, nodes: int, address: str) -> Tuple[int, List[str], Nodes]:

@@ -94,6 +94,7 @@ def record(folder: str, rank: int, exc: BaseException, code: int, *, with_traceb
 
 
 def write_json(path: str, content: object) -> None:
+    """Replace a file as a whole. This process is the script's: it imports nothing of ours."""
     part = "{}.{}.part".format(path, os.getpid())
     try:
         with open(part, "w", encoding="utf-8", errors="replace") as file:

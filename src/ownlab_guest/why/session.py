@@ -12,6 +12,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional
 
+from ownlab_guest.atomic_files import replace_file
 from ownlab_guest.why.library_hooks import LibraryHooks
 from ownlab_guest.why.loader_hooks import LoaderHooks
 from ownlab_guest.why.parallel_hooks import ParallelHooks
@@ -152,9 +153,7 @@ class Session:
     def _replace(self, ended: str) -> None:
         path = os.path.join(self.folder, "process-%d.json" % self._pid)
         try:
-            with open(path + ".part", "w", encoding="utf-8", errors="replace") as file:
-                json.dump(self.document(ended), file, separators=(",", ":"))
-            os.replace(path + ".part", path)
+            replace_file(path, json.dumps(self.document(ended), separators=(",", ":")))
         except Exception:  # the disk is full, or the folder is gone: the script goes on
             return
 

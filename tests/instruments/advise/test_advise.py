@@ -16,7 +16,7 @@ from ownlab.errors import InputError, OwnlabError, RecordError, UsageError
 from ownlab.instruments.advise.formatting import format_days, format_hours, format_money, format_sessions
 from ownlab.instruments.advise.pipeline import advise
 from ownlab.instruments.advise.platform_costs import schedule
-from ownlab.instruments.advise.question import Options, build_question
+from ownlab.instruments.advise.question import AdviseOptions, build_question
 from ownlab.instruments.advise.records import Range, Rental
 from ownlab.instruments.bench.records import BenchReport, CardSummary, MachineSummary, Measure
 from ownlab.instruments.bench.report_files import save_report
@@ -57,7 +57,7 @@ def test_a_job_in_sessions(
 
 
 def rentals_of(platform: str, job_hours: float) -> dict[tuple[str, str], Rental]:
-    question = build_question(Options(hours=job_hours, on="T4", workload="vision"))
+    question = build_question(AdviseOptions(hours=job_hours, on="T4", workload="vision"))
     advice = advise(question, platforms=choose_platforms(platform), today=TODAY)
     return {(rental.offer, rental.card): rental for rental in advice.rentals}
 
@@ -100,7 +100,7 @@ def test_several_cards_by_published_scaling() -> None:
     """Two RTX 3090: 1751 instead of 905 images/s (Lambda). Of two T4 nothing was published, so the range says so."""
     one, two = (
         advise(
-            build_question(Options(hours=40, on="RTX 3090", workload="vision", card_count=count)),
+            build_question(AdviseOptions(hours=40, on="RTX 3090", workload="vision", card_count=count)),
             cards=choose_cards("RTX 3090,T4"),
             platforms=choose_platforms("kaggle,runpod"),
             today=TODAY,
@@ -134,7 +134,7 @@ def test_ranges_as_text() -> None:
 
 
 def test_other_cards_by_the_ladder() -> None:
-    reported = build_question(Options(hours=40, on="V100 SXM2 16GB", workload="transformer"))
+    reported = build_question(AdviseOptions(hours=40, on="V100 SXM2 16GB", workload="transformer"))
     (a100,) = choose_cards("A100 80GB SXM4")
     speed = speed_of(a100, "transformer")
     assert isinstance(speed, Speed)
@@ -144,7 +144,7 @@ def test_other_cards_by_the_ladder() -> None:
 
 
 def test_in_fp32_cards_are_compared_by_their_fp32_rates() -> None:
-    reported = build_question(Options(hours=10, on="T4", workload="transformer", precision="fp32"))
+    reported = build_question(AdviseOptions(hours=10, on="T4", workload="transformer", precision="fp32"))
     (a100,) = choose_cards("A100 80GB SXM4")
     (judged,) = advise(reported, cards=(a100,), today=TODAY).cards
     assert judged.hours is not None
@@ -153,7 +153,7 @@ def test_in_fp32_cards_are_compared_by_their_fp32_rates() -> None:
 
 
 def test_in_fp32_the_fastest_card_takes_the_least_time() -> None:
-    reported = build_question(Options(hours=10, on="T4", workload="transformer", precision="fp32"))
+    reported = build_question(AdviseOptions(hours=10, on="T4", workload="transformer", precision="fp32"))
     advice = advise(reported, cards=choose_cards("4090,A100 80GB SXM4"), today=TODAY)
     assert [card.card for card in advice.cards] == ["RTX 4090", "A100 80GB SXM4"]
     assert {recommendation.card for recommendation in advice.recommendations if recommendation.kind == "fastest"} == {
@@ -164,7 +164,7 @@ def test_in_fp32_the_fastest_card_takes_the_least_time() -> None:
 
 def test_a_card_that_is_not_on_the_ladder_still_has_its_own_cost() -> None:
     """The A10G: its own hours are known; other cards are not compared with it."""
-    advice = advise(build_question(Options(hours=20, on="A10G", workload="vision")), today=TODAY)
+    advice = advise(build_question(AdviseOptions(hours=20, on="A10G", workload="vision")), today=TODAY)
     assert {rental.card for rental in advice.rentals if rental.cost is not None} == {"A10G"}
     assert [recommendation.card for recommendation in advice.recommendations if recommendation.kind == "cheapest"] == [
         "A10G"
@@ -175,7 +175,7 @@ def test_a_card_that_is_not_on_the_ladder_still_has_its_own_cost() -> None:
 def test_the_range_from_a_report_holds_the_measured_time() -> None:
     """GPT-2 small, amp, 8 × 1024 on an H200: 60.1 ms a step; ResNet-50, amp, batch 128: 31.4 ms (2026-11-15)."""
     for name, workload, seconds in (("gpt2", "transformer", 0.0601), ("resnet50", "vision", 0.0314)):
-        basis = build_question(Options(fit=str(REPORTS / f"{name}.json"), steps=3600, workload=workload)).basis  # type: ignore[arg-type]  # of two literals
+        basis = build_question(AdviseOptions(fit=str(REPORTS / f"{name}.json"), steps=3600, workload=workload)).basis  # type: ignore[arg-type]  # of two literals
         assert basis is not None
         assert basis.card == "H200 SXM"
         assert basis.hours.low < seconds < basis.hours.high
@@ -198,7 +198,7 @@ def test_a_measured_step_wins_over_the_least_time(tmp_path: Path) -> None:
     device = Device("cuda", "NVIDIA H200", 132, 150_109_880_320)
     measured = Measured(device, "2.11.0", "13.0", 8, None, steady=spread)
     (tmp_path / "fit.json").write_bytes(encode_json(msgspec.structs.replace(fit, measured=measured)))
-    basis = build_question(Options(fit=str(tmp_path / "fit.json"), steps=3600)).basis
+    basis = build_question(AdviseOptions(fit=str(tmp_path / "fit.json"), steps=3600)).basis
     assert basis is not None
     assert (basis.kind, basis.card, basis.hours) == ("measured", "H200 SXM", Range(0.0601, 0.0601))
 
@@ -209,7 +209,7 @@ def test_an_own_benchmark_replaces_the_built_in_shares(tmp_path: Path) -> None:
     )
     report = BenchReport(machine=MachineSummary((CardSummary("NVIDIA H200", None, "H200 SXM"),)), results=(measure,))
     save_report(report, tmp_path / "mine.json")
-    options = Options(
+    options = AdviseOptions(
         fit=str(REPORTS / "gpt2.json"), steps=1000, workload="transformer", bench=str(tmp_path / "mine.json")
     )
     basis = build_question(options).basis
@@ -236,7 +236,7 @@ def test_old_prices_and_tight_cards_are_never_recommended(name: str) -> None:
 
 
 def test_a_platform_that_shut_down_has_no_offers() -> None:
-    asked = build_question(Options(hours=1, on="K80", workload="vision"))
+    asked = build_question(AdviseOptions(hours=1, on="K80", workload="vision"))
     advice = advise(asked, platforms=choose_platforms("floydhub,onepanel,amazon sagemaker"), today=TODAY)
     assert not advice.rentals
     assert not advice.recommendations
@@ -245,7 +245,7 @@ def test_a_platform_that_shut_down_has_no_offers() -> None:
 
 
 def test_prices_grow_old() -> None:
-    asked = build_question(Options(hours=1, on="T4", workload="vision"))
+    asked = build_question(AdviseOptions(hours=1, on="T4", workload="vision"))
     assert any(not rental.old for rental in advise(asked, today=TODAY).rentals)
     later = advise(asked, today=date(2028, 1, 1))
     assert all(rental.old or rental.free for rental in later.rentals)
@@ -255,34 +255,34 @@ def test_prices_grow_old() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(budget=0), "--budget must be a positive amount"),
-        (Options(budget=-5), "--budget must be a positive amount"),
-        (Options(budget=float("nan")), "--budget must be a positive amount"),
-        (Options(hours=-3, on="T4"), "--hours -3 is not a valid duration"),
-        (Options(hours=float("inf"), on="T4"), "--hours inf is not a valid duration"),
-        (Options(hours=1e300, on="T4"), "is not a valid duration"),
-        (Options(hours=1e-9, on="T4"), "is not a valid duration"),
-        (Options(step_seconds=1, steps=10**15, on="T4"), "more than a century"),
-        (Options(hours=3, on="TPU v3"), "runs other programs"),
-        (Options(hours=3, on="24GiB"), "is a memory size"),
-        (Options(hours=3), "need --on"),
-        (Options(on="T4"), "--on needs the duration"),
-        (Options(hours=3, on="RTX 6000"), "is ambiguous"),
-        (Options(hours=3, on="T5"), "Unknown card"),
-        (Options(hours=3, step_seconds=1, steps=2, on="T4"), "both give the duration"),
-        (Options(step_seconds=1, on="T4"), "--step-seconds needs --steps"),
-        (Options(step_seconds=0, steps=3, on="T4"), "--step-seconds 0 is not a valid duration"),
-        (Options(steps=3), "--steps needs the duration of a step"),
-        (Options(bench="mine", hours=3, on="T4"), "--bench needs --fit and --steps"),
-        (Options(hours=3, on="T4", hours_per_day=0), "between 0 and 24"),
-        (Options(hours=3, on="T4", hours_per_day=25), "between 0 and 24"),
-        (Options(model_memory="much"), "not a size"),
-        (Options(model_memory="3"), "less than one MiB"),
-        (Options(model_memory="3GiB", fit="x.json"), "both give the memory size"),
-        (Options(model_memory="60GiB", hours=3, on="4090"), "cannot have run on the RTX 4090"),
+        (AdviseOptions(budget=0), "--budget must be a positive amount"),
+        (AdviseOptions(budget=-5), "--budget must be a positive amount"),
+        (AdviseOptions(budget=float("nan")), "--budget must be a positive amount"),
+        (AdviseOptions(hours=-3, on="T4"), "--hours -3 is not a valid duration"),
+        (AdviseOptions(hours=float("inf"), on="T4"), "--hours inf is not a valid duration"),
+        (AdviseOptions(hours=1e300, on="T4"), "is not a valid duration"),
+        (AdviseOptions(hours=1e-9, on="T4"), "is not a valid duration"),
+        (AdviseOptions(step_seconds=1, steps=10**15, on="T4"), "more than a century"),
+        (AdviseOptions(hours=3, on="TPU v3"), "runs other programs"),
+        (AdviseOptions(hours=3, on="24GiB"), "is a memory size"),
+        (AdviseOptions(hours=3), "need --on"),
+        (AdviseOptions(on="T4"), "--on needs the duration"),
+        (AdviseOptions(hours=3, on="RTX 6000"), "is ambiguous"),
+        (AdviseOptions(hours=3, on="T5"), "Unknown card"),
+        (AdviseOptions(hours=3, step_seconds=1, steps=2, on="T4"), "both give the duration"),
+        (AdviseOptions(step_seconds=1, on="T4"), "--step-seconds needs --steps"),
+        (AdviseOptions(step_seconds=0, steps=3, on="T4"), "--step-seconds 0 is not a valid duration"),
+        (AdviseOptions(steps=3), "--steps needs the duration of a step"),
+        (AdviseOptions(bench="mine", hours=3, on="T4"), "--bench needs --fit and --steps"),
+        (AdviseOptions(hours=3, on="T4", hours_per_day=0), "between 0 and 24"),
+        (AdviseOptions(hours=3, on="T4", hours_per_day=25), "between 0 and 24"),
+        (AdviseOptions(model_memory="much"), "not a size"),
+        (AdviseOptions(model_memory="3"), "less than one MiB"),
+        (AdviseOptions(model_memory="3GiB", fit="x.json"), "both give the memory size"),
+        (AdviseOptions(model_memory="60GiB", hours=3, on="4090"), "cannot have run on the RTX 4090"),
     ],
 )
-def test_options_that_are_refused(options: Options, message: str) -> None:
+def test_options_that_are_refused(options: AdviseOptions, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         build_question(options)
     assert message in caught.value.message
@@ -293,11 +293,11 @@ def test_options_that_are_refused(options: Options, message: str) -> None:
     [("v100", "V100 SXM2 16GB"), ("A100", "A100 80GB SXM4"), ("h100", "H100 SXM5"), ("3080", "RTX 3080 10GB")],
 )
 def test_the_usual_one_of_several_is_taken_and_named(written: str, usual: str) -> None:
-    question = build_question(Options(hours=3, on=written))
+    question = build_question(AdviseOptions(hours=3, on=written))
     assert question.basis is not None
     assert question.basis.card == usual
     assert any(usual in line and "the usual one" in line for line in advise(question, today=TODAY).assumptions)
-    assert not build_question(Options(hours=3, on=usual)).notes
+    assert not build_question(AdviseOptions(hours=3, on=usual)).notes
 
 
 def test_broken_reports_are_refused(tmp_path: Path) -> None:
@@ -306,10 +306,10 @@ def test_broken_reports_are_refused(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.json"
         path.write_bytes(text)
         with pytest.raises(RecordError):
-            build_question(Options(fit=str(path)))
+            build_question(AdviseOptions(fit=str(path)))
     for missing in (tmp_path / "none.json", tmp_path, "/dev/zero"):
         with pytest.raises(InputError):
-            build_question(Options(fit=str(missing)))
+            build_question(AdviseOptions(fit=str(missing)))
 
 
 def test_a_report_without_a_time(tmp_path: Path) -> None:
@@ -317,5 +317,5 @@ def test_a_report_without_a_time(tmp_path: Path) -> None:
     timeless = msgspec.structs.replace(fit, cards=())
     (tmp_path / "fit.json").write_bytes(encode_json(timeless))
     with pytest.raises(OwnlabError, match="least time"):
-        build_question(Options(fit=str(tmp_path / "fit.json"), steps=3))
-    assert build_question(Options(fit=str(tmp_path / "fit.json"))).basis is None
+        build_question(AdviseOptions(fit=str(tmp_path / "fit.json"), steps=3))
+    assert build_question(AdviseOptions(fit=str(tmp_path / "fit.json"))).basis is None

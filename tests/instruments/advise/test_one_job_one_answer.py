@@ -11,9 +11,9 @@ from tests.instruments.advise.test_worked_questions import REPORTS, TODAY
 
 from ownlab.catalog.cards import choose_cards
 from ownlab.instruments.advise.pipeline import advise
-from ownlab.instruments.advise.question import Options, build_question
+from ownlab.instruments.advise.question import AdviseOptions, build_question
 from ownlab.instruments.advise.records import Advice, Range
-from ownlab.instruments.fit.card_specs import Card
+from ownlab.instruments.fit.card_specs import CardSpecs
 from ownlab.instruments.fit.card_specs import choose_cards as choose_specs
 from ownlab.instruments.fit.records import CardFit, Fit
 from ownlab.json_encoding import encode_json
@@ -25,7 +25,7 @@ def read(name: str) -> Fit:
 
 def ask(fit: Fit, folder: Path, card: str = "RTX 3090", **options: object) -> Advice:
     (folder / "fit.json").write_bytes(encode_json(fit))
-    question = build_question(Options(fit=str(folder / "fit.json"), steps=900_000, **options))  # type: ignore[arg-type]
+    question = build_question(AdviseOptions(fit=str(folder / "fit.json"), steps=900_000, **options))  # type: ignore[arg-type]
     return advise(question, cards=choose_cards(card), today=TODAY)
 
 
@@ -95,6 +95,6 @@ def test_a_new_report_has_the_work_of_a_step_and_so_the_least_time_on_any_card()
     assert fit.work is not None
     (h200,) = choose_specs("h200")
     listed: CardFit = with_cards(fit, a_trace(), (h200,)).cards[0]
-    floor = compute_floor(Card.of(choose_cards("h200")[0]), fit.work, request)
+    floor = compute_floor(CardSpecs.of(choose_cards("h200")[0]), fit.work, request)
     assert floor is not None
     assert floor.seconds == listed.floor_seconds

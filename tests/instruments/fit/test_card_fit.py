@@ -8,7 +8,7 @@ from tests.instruments.fit.traces import a_trace
 
 from ownlab.errors import UsageError
 from ownlab.instruments.fit.card_fit import compute_floor, count_work, judge_card, with_cards
-from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, Card, choose_cards, load_cards
+from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, CardSpecs, choose_cards, load_cards
 from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Request, Work
 from ownlab.units import GIB, MIB
@@ -64,7 +64,7 @@ def test_fits_tight_and_not() -> None:
     work = count_work(a_trace())
 
     def on(size: int) -> str:
-        return judge_card(fit, Card(name="some", memory_gib=size / GIB), work).fits
+        return judge_card(fit, CardSpecs(name="some", memory_gib=size / GIB), work).fits
 
     assert on(fit.band.device_high_bytes) == "yes"
     assert on(fit.band.device_high_bytes - MIB) == "tight"
@@ -81,7 +81,7 @@ def test_only_the_card_that_was_measured_is_calibrated() -> None:
 def test_arithmetic_at_the_rate_of_the_precision() -> None:
     work = Work(flops=989 * 10**12, serial_bytes=0, overlapped_bytes=0, convolves=False)
 
-    def seconds(precision: str, card: Card = H200, work: Work = work) -> float:
+    def seconds(precision: str, card: CardSpecs = H200, work: Work = work) -> float:
         floor = compute_floor(card, work, Request(target="x", precision=precision))
         assert floor is not None
         assert floor.bound_by == "arithmetic"

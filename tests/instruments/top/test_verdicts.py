@@ -21,6 +21,7 @@ from ownlab.instruments.top.verdict_rules import (
     render_sentence,
     verdict_reasons,
 )
+from ownlab.text import template
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "TOP.md"
 RULES = load_rules()
@@ -35,19 +36,19 @@ def names_in(sentence: str) -> set[str]:
 @pytest.mark.parametrize("rule", RULES.verdicts, ids=lambda rule: rule.title)
 def test_a_rule_uses_known_metrics(rule: Rule) -> None:
     assert {name for name, _, _ in rule.when} <= set(RULES.metrics)
-    for template in (*rule.templates, rule.inferred_sentence):
-        assert names_in(template) <= set(RULES.metrics) | VALUES
-        assert template == "" or template.endswith(".")
+    for words in (*rule.sentence, rule.inferred_sentence or rule.sentence[-1]):
+        assert names_in(words) <= set(RULES.metrics) | VALUES
+        assert words.endswith(".")
     assert rule.code in RULES.titles
     assert rule.source
     assert (rule.measured is False) is rule.title.startswith("Probably")
     if rule.inferred_sentence:
-        assert rule.inferred_sentence == f"Probably s{rule.templates[0][1:]}"
+        assert rule.inferred_sentence == f"Probably s{rule.sentence[0][1:]}"
 
 
 def test_every_metric_is_measured_and_every_code_has_a_title() -> None:
     assert set(RULES.metrics) == {*COLUMNS, "holders", "desktop", "hidden_share", "fill", "fp64_part"}
-    assert set(RULES.titles) == {*(rule.code for rule in RULES.verdicts), *RULES.states}
+    assert set(RULES.titles) == set(RULES.headlines) == {*(rule.code for rule in RULES.verdicts), *RULES.states}
     for note in RULES.notes:
         assert {name for name, _, _ in note.when} | names_in(note.text) <= set(RULES.metrics)
 
@@ -69,11 +70,15 @@ def test_a_rule_matches_at_its_limits_and_is_reachable(rule: Rule) -> None:
 def test_an_unknown_metric_matches_no_condition() -> None:
     assert find_rule({}, measured=True).code == "unknown"
     assert matching_notes({}) == ()
-    assert render_sentence(("SMs {sm}",), {}) == "SMs an unknown share"
+    assert render_sentence((template("SMs {sm}"),), {}) == "SMs an unknown share"
 
 
 def test_the_first_sentence_with_known_values_is_used() -> None:
-    templates = ("Hot, at {temperature}; clocks at {clock_share}.", "Hot; clocks at {clock_share}.", "Hot.")
+    templates = (
+        template("Hot, at {temperature}; clocks at {clock_share}."),
+        template("Hot; clocks at {clock_share}."),
+        template("Hot."),
+    )
     sentence = render_sentence(templates, {"clock_share": 50.0})
     assert sentence == "Hot; clocks at 50 %."
     assert (sentence.template, sentence.values) == (templates[1], {"clock_share": "50 %"})
@@ -113,7 +118,7 @@ def verdict_pages() -> Iterator[str]:
     for rule in RULES.verdicts:
         yield f"### {rule.title} (`{rule.code}`)"
         yield ""
-        yield f"*{blanked(rule.templates[0])}*"
+        yield f"*{blanked(rule.sentence[0])}*"
         yield ""
         yield f"**When.** {conditions(rule)[0].upper()}{conditions(rule)[1:]}."
         yield ""
@@ -122,7 +127,7 @@ def verdict_pages() -> Iterator[str]:
         yield f"**Source of the limits.** {rule.source}"
         yield ""
     for code, state in RULES.states.items():
-        yield f"### {RULES.titles[code].capitalize()} (`{code}`)"
+        yield f"### {RULES.headlines[code]} (`{code}`)"
         yield ""
         yield f"*{blanked(state.sentence)}* {state.advice}".strip()
         yield ""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ownlab.errors import CardsTaken, DeviceUnusable, UsageError
-from ownlab.lab.engines.interface import Engine, Job, JobStatus, Request, Task
+from ownlab.lab.engines.interface import Engine, Job, JobRequest, JobStatus, Task
 from ownlab.lab.scripts.folder import write_start
 from ownlab.lab.scripts.records import StartedScript
 
@@ -78,7 +78,7 @@ class EngineConformance:
         jobs: list[Job] = []
 
         def start(source: str, *arguments: str, wait: bool = True, detached: bool = False, **request: Any) -> Job:
-            offer = engine.offers(Request(python=sys.executable, **request))[0]
+            offer = engine.offers(JobRequest(python=sys.executable, **request))[0]
             folder = work / f"run {len(jobs)}"
             folder.mkdir()
             script = work / f"script {len(jobs)}.py"
@@ -217,8 +217,8 @@ class EngineConformance:
         ended = until(lambda: status if (status := new_engine().status([job])[0]).has_ended else None)
         assert (ended.state, ended.reason) == ("stopped", "by another process")
 
-    @pytest.mark.parametrize("request_", [Request(gpus=1000), Request(nodes=1000)])
-    def test_what_can_never_be_met_is_refused_at_once(self, engine: Engine, request_: Request) -> None:
+    @pytest.mark.parametrize("request_", [JobRequest(gpus=1000), JobRequest(nodes=1000)])
+    def test_what_can_never_be_met_is_refused_at_once(self, engine: Engine, request_: JobRequest) -> None:
         with pytest.raises((DeviceUnusable, UsageError)) as caught:
             engine.offers(request_)
         assert caught.value.hint

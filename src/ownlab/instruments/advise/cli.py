@@ -58,10 +58,10 @@ def question_options(function: F) -> F:
 
 
 def _question(given: dict[str, Any]) -> Question:
-    from ownlab.instruments.advise.question import Options, build_question
+    from ownlab.instruments.advise.question import AdviseOptions, build_question
 
     given = given | {"card_count": int(given["card_count"])}
-    return build_question(Options(**{name: given[name] for name in Options._fields}))
+    return build_question(AdviseOptions(**{name: given[name] for name in AdviseOptions._fields}))
 
 
 @click.command("advise")
@@ -72,6 +72,10 @@ def command(**given: Any) -> None:
 
     Describe the job with --fit REPORT.json (from `ownlab fit … --json`) or --model-memory 18GiB. Give its duration with
     --steps and a report, or with --hours 20 --on T4. The answer lists the assumptions behind its numbers.
+
+    \b
+    ownlab gpus advise --model-memory 18GiB --hours 20 --on T4
+    ownlab gpus advise --fit fit.json --steps 20000 --budget 100
 
     Exit code: 0 at least one card fits; 1 none does.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ownlab.instruments.advise.records import Range
-from ownlab.text import text
+from ownlab.text import Template, template, text
 from ownlab.units import CURRENCY_SIGNS, format_price, format_seconds
 
 __all__ = ["format_days", "format_hours", "format_money", "format_sessions", "format_units", "format_weeks"]
@@ -44,22 +44,22 @@ def format_days(days: Range) -> str:
 
 def format_sessions(count: Range) -> str:
     """ "1 session", "2 to 5 sessions"."""
-    return _count(count, "1 session", "{high} sessions", "{low} to {high} sessions")
+    return _count(count, template("1 session"), template("{high} sessions"), template("{low} to {high} sessions"))
 
 
 def format_weeks(count: Range) -> str:
     """ "1 week", "2 to 5 weeks"."""
-    return _count(count, "1 week", "{high} weeks", "{low} to {high} weeks")
+    return _count(count, template("1 week"), template("{high} weeks"), template("{low} to {high} weeks"))
 
 
 def format_units(count: Range) -> str:
     """ "1 unit", "2 to 5 units"."""
-    return _count(count, "1 unit", "{high} units", "{low} to {high} units")
+    return _count(count, template("1 unit"), template("{high} units"), template("{low} to {high} units"))
 
 
-def _count(count: Range, one: str, many: str, between: str) -> str:
+def _count(count: Range, one: Template, many: Template, between: Template) -> str:
     low, high = round(count.low), round(count.high)
-    return text(between if low != high else one if high == 1 else many, low=low, high=high)
+    return (between if low != high else one if high == 1 else many).fill(low=low, high=high)
 
 
 def _time(hours: float, precision_of: Range) -> str:

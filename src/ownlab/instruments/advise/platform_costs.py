@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ownlab.catalog.cards import Figure, Unstated
 from ownlab.catalog.platforms import NO_LIMIT, Offer, Platform, is_old
 from ownlab.instruments.advise.records import CardAdvice, Question, Range, Rental
-from ownlab.text import listing, text
+from ownlab.text import listing, template, text
 
 __all__ = ["Schedule", "compare_platforms", "cost_rank", "rejection_of", "schedule"]
 
@@ -136,12 +136,12 @@ def _value(limit: Figure | Unstated) -> float | None:
 
 def _unpublished_limits(offer: Offer) -> str:
     limits = (
-        ("hours per session: {reason}", offer.session_hours),
-        ("hours per week: {reason}", offer.weekly_hours),
+        (template("hours per session: {reason}"), offer.session_hours),
+        (template("hours per week: {reason}"), offer.weekly_hours),
     )
     reasons = [
-        text(template, reason=limit.reason)
-        for template, limit in limits
+        message.fill(reason=limit.reason)
+        for message, limit in limits
         if isinstance(limit, Unstated) and limit.reason != NO_LIMIT
     ]
     return listing(reasons, "{items}; {last}") if reasons else ""
@@ -162,8 +162,9 @@ def _note(offer: Offer, used: int) -> str:
     if offer.note:
         notes.append(offer.note)
     if offer.per == "unit-hour" and isinstance(offer.unit_price, Figure):
-        template = "{units:g} units per hour at ${price:.2f} each"
-        notes.append(text(template, units=offer.price.value, price=offer.unit_price.value))
+        notes.append(
+            text("{units:g} units per hour at ${price:.2f} each", units=offer.price.value, price=offer.unit_price.value)
+        )
     elif offer.per == "unit-hour":
         notes.append(text("{units:g} units per hour", units=offer.price.value))
     return listing(notes, "{items}; {last}") if notes else ""

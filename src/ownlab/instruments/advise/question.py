@@ -22,7 +22,7 @@ from ownlab.json_encoding import decode_json
 from ownlab.text import listing, text
 from ownlab.units import MIB, format_bytes, parse_bytes
 
-__all__ = ["Options", "build_question", "read_fit"]
+__all__ = ["AdviseOptions", "build_question", "read_fit"]
 
 # The ladder needs a kind of work; most people train transformers today.
 _DEFAULT_WORKLOAD: Workload = "transformer"
@@ -30,7 +30,7 @@ _DEFAULT_WORKLOAD: Workload = "transformer"
 _MAX_REPORT_BYTES = 64 * 1024 * 1024
 
 
-class Options(NamedTuple):
+class AdviseOptions(NamedTuple):
     """The command-line options, by their names."""
 
     fit: str | None = None
@@ -47,7 +47,7 @@ class Options(NamedTuple):
     card_count: int = 1
 
 
-def build_question(options: Options) -> Question:
+def build_question(options: AdviseOptions) -> Question:
     """Check the options and build the question."""
     _check_limits(options)
     _check_combinations(options)
@@ -99,7 +99,7 @@ def read_fit(path: str) -> Fit:
         ) from exc
 
 
-def _check_limits(options: Options) -> None:
+def _check_limits(options: AdviseOptions) -> None:
     if options.budget is not None and not 0 < options.budget < math.inf:
         raise UsageError(
             text("--budget must be a positive amount, not {budget:g}.", budget=options.budget),
@@ -112,7 +112,7 @@ def _check_limits(options: Options) -> None:
         )
 
 
-def _check_combinations(options: Options) -> None:
+def _check_combinations(options: AdviseOptions) -> None:
     has_time = options.hours is not None or options.step_seconds is not None
     if options.fit is not None and options.model_memory is not None:
         raise UsageError(text("--fit and --model-memory both give the memory size."), hint=text("Omit one of them."))
@@ -144,7 +144,7 @@ def _check_combinations(options: Options) -> None:
         )
 
 
-def _memory(options: Options, fit: Fit | None) -> tuple[int | None, int | None]:
+def _memory(options: AdviseOptions, fit: Fit | None) -> tuple[int | None, int | None]:
     """Return the memory that the job takes at most, and the least with which it may run."""
     if fit is not None:
         most = max(fit.band.device_high_bytes, fit.decoding.device_bytes if fit.decoding is not None else 0)
@@ -165,7 +165,7 @@ def _memory(options: Options, fit: Fit | None) -> tuple[int | None, int | None]:
     return size, None
 
 
-def _basis(options: Options, fit: Fit | None, benchmark: str | None, workload: Workload | None) -> Basis | None:
+def _basis(options: AdviseOptions, fit: Fit | None, benchmark: str | None, workload: Workload | None) -> Basis | None:
     if options.on is not None:
         card = _card_on(options.on)
         if is_other_platform(card):

@@ -20,7 +20,7 @@ from ownlab.instruments.advise.formatting import (
 )
 from ownlab.instruments.advise.records import Advice, CardAdvice, Question, Recommendation, Rental
 from ownlab.render.console import labelled
-from ownlab.text import listing, plural, sentences, text
+from ownlab.text import listing, plural, sentences, template, text
 from ownlab.units import format_bytes, format_price
 
 __all__ = ["show_advice", "show_cost"]
@@ -132,12 +132,16 @@ def _show_cards(advice: Advice, out: Console, everything: bool) -> None:
         _rows(out, [_card_row(card, advice) for card in shown], ("", ">", "", ">", ">", ">", ""), 4)
     if shown and not everything and not few:
         slower = len(fitting) - len(shown)
-        template = (
-            "Not shown: {slower} slower cards, and {others} that are too small, lack a feature or are unknown. --all shows all."
+        rest = (
+            template(
+                "Not shown: {slower} slower cards, and {others} that are too small, lack a feature or are unknown. --all shows all."
+            )
             if slower > 0
-            else "Not shown: {others} cards that are too small, lack a feature or are unknown. --all shows all."
+            else template(
+                "Not shown: {others} cards that are too small, lack a feature or are unknown. --all shows all."
+            )
         )
-        labelled(out, "", Text(text(template, slower=slower, others=len(others)), style="dim"), width=0)
+        labelled(out, "", Text(rest.fill(slower=slower, others=len(others)), style="dim"), width=0)
 
 
 def _card_row(card: CardAdvice, advice: Advice) -> list[Text]:
@@ -200,13 +204,12 @@ def _cheapest_rent(card: str, rentals: Sequence[Rental]) -> Text:
         return Text("")
     best = min(priced, key=lambda rental: ((rental.hourly or 0.0) / rental.count, rental.hourly or 0.0))
     if best.free:
-        template = "free {platform}"
+        offer = template("free {platform}")
     elif best.count > 1:
-        template = "{price}/h ({count} cards) {platform}, {month}"
+        offer = template("{price}/h ({count} cards) {platform}, {month}")
     else:
-        template = "{price}/h {platform}, {month}"
-    rent = text(
-        template,
+        offer = template("{price}/h {platform}, {month}")
+    rent = offer.fill(
         price=format_price(best.hourly or 0.0),
         count=best.count,
         platform=best.platform,
@@ -266,15 +269,12 @@ def _remarks(rental: Rental, question: Question) -> str:
     if rental.units is not None:
         remarks.append(format_units(rental.units))
     if rental.checkpoints and rental.sessions is not None and rental.days is not None:
-        several_weeks = rental.weeks is not None and rental.weeks.high > 1
-        remarks.append(
-            text(
-                "{sessions} in {weeks}: {days}" if several_weeks else "{sessions}: {days}",
-                sessions=format_sessions(rental.sessions),
-                weeks=format_weeks(rental.weeks) if rental.weeks is not None else "",
-                days=format_days(rental.days),
-            )
-        )
+        shown, days = format_sessions(rental.sessions), format_days(rental.days)
+        if rental.weeks is not None and rental.weeks.high > 1:
+            weeks = format_weeks(rental.weeks)
+            remarks.append(text("{sessions} in {weeks}: {days}", sessions=shown, weeks=weeks, days=days))
+        else:
+            remarks.append(text("{sessions}: {days}", sessions=shown, days=days))
     return listing(remarks, "{items}, {last}") if remarks else ""
 
 

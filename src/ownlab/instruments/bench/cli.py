@@ -23,7 +23,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
 _plot_option = click.option("--plot", type=_file, metavar="FILE", help="Save a chart as FILE.png, .svg or .html.")
 
 
-class Options(NamedTuple):
+class BenchOptions(NamedTuple):
     """The options of the command, by name."""
 
     quick: bool
@@ -81,7 +81,7 @@ def command(context: click.Context, /, **values: Any) -> None:
 
     Exit code: 0 measured; 1 incomplete: the benchmark died or hung, or nothing could be measured; 130 interrupted.
     """
-    options = Options(**values)
+    options = BenchOptions(**values)
     if context.invoked_subcommand is not None:
         json_below(context, options.as_json)
         return
@@ -99,6 +99,10 @@ def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
     """Compare results: ratios to the first, and whether a difference is more than noise.
 
     Each result is a file, a name from `ownlab bench list`, or `last`.
+
+    \b
+    ownlab bench compare last h200
+    ownlab bench compare before.json after.json --plot change.png
     """
     from ownlab.instruments.bench.comparison import compare_reports
     from ownlab.instruments.bench.report_files import find_report
@@ -129,7 +133,12 @@ def compare(names: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
 @_plot_option
 @json_option
 def show(name: str, plot: Path | None, as_json: bool) -> None:
-    """Show a saved result: a file, a name from `ownlab bench list`, or `last`."""
+    """Show a saved result: a file, a name from `ownlab bench list`, or `last`.
+
+    \b
+    ownlab bench show last
+    ownlab bench show h200 --plot h200.png
+    """
     from ownlab.instruments.bench.report_files import find_report
 
     _show(find_report(name), plot, as_json=as_json)
@@ -138,7 +147,11 @@ def show(name: str, plot: Path | None, as_json: bool) -> None:
 @command.command("list")
 @json_option
 def list_results(as_json: bool) -> None:
-    """List the reference results of ownlab, and your own."""
+    """List the reference results of ownlab, and your own.
+
+    \b
+    ownlab bench list
+    """
     from ownlab.instruments.bench.report_files import list_reports
 
     reports = list_reports()
@@ -153,7 +166,7 @@ def list_results(as_json: bool) -> None:
     show_reports(reports, console())
 
 
-def _request(options: Options) -> Request:
+def _request(options: BenchOptions) -> Request:
     from ownlab.instruments.bench.records import BUDGETS, Profile, Request
 
     if options.quick and options.full:
@@ -216,7 +229,7 @@ def _parse_memory(value: str | None) -> int | None:
     return size
 
 
-def _check_writable(options: Options) -> None:
+def _check_writable(options: BenchOptions) -> None:
     """Check before minutes of measuring are lost."""
     if options.plot is not None:
         from ownlab.render.charts import check_chart_file
@@ -227,7 +240,7 @@ def _check_writable(options: Options) -> None:
             raise InputError(text("Cannot write {path}: its folder does not exist or is not writable.", path=path))
 
 
-def _measure(request: Request, options: Options) -> BenchReport:
+def _measure(request: Request, options: BenchOptions) -> BenchReport:
     """Measure, and return the report, also after an interruption."""
     from ownlab.config.machine_options import resolve_machine_options
     from ownlab.instruments.bench.measurement import Progress, build_report, collect_events, run_guest
@@ -255,7 +268,7 @@ def _measure(request: Request, options: Options) -> BenchReport:
     return build_report(progress, request, machine)
 
 
-def _finish(report: BenchReport, options: Options) -> None:
+def _finish(report: BenchReport, options: BenchOptions) -> None:
     """Save first, so that a closed pipe loses nothing; show the report even if saving fails."""
     from ownlab.errors import OwnlabError
 
@@ -271,7 +284,7 @@ def _finish(report: BenchReport, options: Options) -> None:
         raise failure
 
 
-def _save(report: BenchReport, options: Options) -> list[Path]:
+def _save(report: BenchReport, options: BenchOptions) -> list[Path]:
     from ownlab.errors import OwnlabError
     from ownlab.instruments.bench.report_files import new_report_path, save_report
 

@@ -2,74 +2,54 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import NamedTuple
-
 import click
 
+from ownlab.cli.lazy_group import Entry, LazyGroup
 from ownlab.cli.options import json_option
 
 __all__ = ["command"]
 
 
-class Entry(NamedTuple):
-    """A command as the help lists it; `module` has it under the name `attribute`."""
-
-    module: str
-    attribute: str
-    summary: str
-
-
 # In the order of the help: the way that data takes.
 COMMANDS: dict[str, Entry] = {
-    "get": Entry(
-        "ownlab.instruments.data.download.cli", "command", "Download data; continue where a download was interrupted."
-    ),
-    "unpack": Entry(
-        "ownlab.instruments.data.archives.cli", "command", "Unpack an archive safely; finished files are skipped."
-    ),
+    "get": Entry("ownlab.instruments.data.download.cli", "Download data; continue where a download was interrupted."),
+    "unpack": Entry("ownlab.instruments.data.archives.cli", "Unpack an archive safely; finished files are skipped."),
     "inspect": Entry(
-        "ownlab.instruments.data.inspection.cli", "inspect", "Show kinds, classes, sizes, broken images, duplicates."
+        "ownlab.instruments.data.inspection.cli",
+        "Show kinds, classes, sizes, broken images, duplicates.",
+        attribute="inspect",
     ),
     "pack": Entry(
-        "ownlab.instruments.data.packing.cli", "pack", "Pack files into shards that are read without seeking."
+        "ownlab.instruments.data.packing.cli", "Pack files into shards that are read without seeking.", attribute="pack"
     ),
     "bench": Entry(
-        "ownlab.instruments.data.rates.cli", "bench", "Measure what limits reading: disk, files or decoder."
+        "ownlab.instruments.data.rates.cli", "Measure what limits reading: disk, files or decoder.", attribute="bench"
     ),
     "verify": Entry(
-        "ownlab.instruments.data.packing.verify_cli", "verify", "Check packed data against its checksums; repair it."
+        "ownlab.instruments.data.packing.verify_cli",
+        "Check packed data against its checksums; repair it.",
+        attribute="verify",
     ),
     "stage": Entry(
-        "ownlab.instruments.data.staging.cli", "stage", "Copy data from a slow place to the local scratch disk."
+        "ownlab.instruments.data.staging.cli",
+        "Copy data from a slow place to the local scratch disk.",
+        attribute="stage",
     ),
-    "sets": Entry("ownlab.instruments.data.staging.cli", "sets", "List data sets with size, place and last use."),
+    "sets": Entry(
+        "ownlab.instruments.data.staging.cli", "List data sets with size, place and last use.", attribute="sets"
+    ),
 }
 
 
-class LazyGroup(click.Group):
-    """Commands by name, imported on use; the help shows their summaries without importing them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        found: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, entry.summary) for name, entry in COMMANDS.items()]
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
-
-
-@click.group("data", cls=LazyGroup)
+@click.group("data", cls=LazyGroup, table=COMMANDS)
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Get data, check it, pack it, feed it."""
+    """Get data, check it, pack it, feed it.
+
+    \b
+    ownlab data get hf://datasets/OWNER/NAME
+    ownlab data inspect photos
+    ownlab data pack photos -o shards
+    """
     context.default_map = {name: {"as_json": as_json} for name in COMMANDS}

@@ -44,7 +44,7 @@ def get(
     """
     from ownlab.instruments.data.download.pipeline import GetRequest
     from ownlab.instruments.data.download.pipeline import get as download
-    from ownlab.instruments.data.download.transfer import Options
+    from ownlab.instruments.data.download.transfer import TransferOptions
 
     request = GetRequest(
         sources,
@@ -54,7 +54,7 @@ def get(
         name,
         f"sha256={sha256}" if sha256 else "",
         force,
-        Options(connections=connections, html=html),
+        TransferOptions(connections=connections, html=html),
     )
     return download(request, _ignore)
 

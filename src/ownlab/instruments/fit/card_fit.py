@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ownlab.catalog.cards import FigureName
-from ownlab.instruments.fit.card_specs import Card
+from ownlab.instruments.fit.card_specs import CardSpecs
 from ownlab.instruments.fit.records import CardFit, Fit, Request, Trace, Work
 from ownlab.text import text
 from ownlab.units import MIB
@@ -75,7 +75,7 @@ def _has(trace: Trace, words: tuple[str, ...]) -> bool:
     return any(word in tag.op for tag in trace.tags for word in words)
 
 
-def compute_floor(card: Card, work: Work, request: Request) -> Floor | None:
+def compute_floor(card: CardSpecs, work: Work, request: Request) -> Floor | None:
     """Compute the least time of a step; None if the card's rates are unknown."""
     rate = _rate(card, work, request)
     if rate is None or card.bandwidth_gb_s is None:
@@ -87,7 +87,7 @@ def compute_floor(card: Card, work: Work, request: Request) -> Floor | None:
     return Floor(seconds, "arithmetic" if arithmetic >= max(serial, moving - arithmetic) else "memory")
 
 
-def _rate(card: Card, work: Work, request: Request) -> float | None:
+def _rate(card: CardSpecs, work: Work, request: Request) -> float | None:
     """Return the highest FLOP/s. cuDNN computes fp32 in TF32 by default in torch."""
     tera = card.fp32_tflops
     if request.precision in ("fp16", "amp-fp16"):
@@ -103,13 +103,13 @@ def _in_bytes(request: Request) -> bool:
     return request.weights.partition(":")[0] in ("int8", "fp8")
 
 
-def with_cards(fit: Fit, trace: Trace, cards: tuple[Card, ...]) -> Fit:
+def with_cards(fit: Fit, trace: Trace, cards: tuple[CardSpecs, ...]) -> Fit:
     """Add the verdict for each card to a prediction."""
     work = count_work(trace)
     return msgspec.structs.replace(fit, work=work, cards=tuple(judge_card(fit, card, work) for card in cards))
 
 
-def judge_card(fit: Fit, card: Card, work: Work) -> CardFit:
+def judge_card(fit: Fit, card: CardSpecs, work: Work) -> CardFit:
     """Judge one card."""
     floor = compute_floor(card, work, fit.request)
     high = card.memory_high_bytes
@@ -128,7 +128,7 @@ def judge_card(fit: Fit, card: Card, work: Work) -> CardFit:
     )
 
 
-def missing_precision(card: Card, precision: str) -> str:
+def missing_precision(card: CardSpecs, precision: str) -> str:
     """Say that a card has no units for a precision, and what to use instead; "" where it has them, or nobody knows.
 
     torch runs bf16 on such cards by converting to fp32 and back, so the memory is the same and the speed is not.

@@ -11,7 +11,7 @@ from ownlab.instruments.fit.records import Device
 from ownlab.text import text
 from ownlab.units import GIB
 
-__all__ = ["DEFAULT_CARDS", "Card", "card_of_device", "choose_cards", "load_cards", "usable_of_size"]
+__all__ = ["DEFAULT_CARDS", "CardSpecs", "card_of_device", "choose_cards", "load_cards", "usable_of_size"]
 
 # Cards that people rent and own, from small to large.
 DEFAULT_CARDS = "T4,RTX 4090,L40S,A100 80GB SXM4,H200"
@@ -20,7 +20,7 @@ _TYPES: tuple[FigureName, ...] = ("tf32_tflops", "fp16_tflops", "bf16_tflops", "
 _CALIBRATED = "H200 SXM"
 
 
-class Card(Struct, frozen=True):
+class CardSpecs(Struct, frozen=True):
     """One card. A card that was named by its size alone has no rates."""
 
     name: str
@@ -40,7 +40,7 @@ class Card(Struct, frozen=True):
     as_of: str = ""
 
     @classmethod
-    def of(cls, card: catalog.Card) -> Card:
+    def of(cls, card: catalog.Card) -> CardSpecs:
         """Convert a card of the catalog."""
         memory, rates = card.memory_gib, (card.fp16_tflops, card.bf16_tflops, card.fp32_tflops)
         known = [figure for figure in rates if isinstance(figure, Figure)]
@@ -88,14 +88,14 @@ class Card(Struct, frozen=True):
         return self.name == _CALIBRATED
 
 
-def load_cards() -> tuple[Card, ...]:
+def load_cards() -> tuple[CardSpecs, ...]:
     """Return all cards whose memory is known."""
-    return tuple(Card.of(card) for card in catalog.load_cards() if card.value("memory_gb") is not None)
+    return tuple(CardSpecs.of(card) for card in catalog.load_cards() if card.value("memory_gb") is not None)
 
 
-def choose_cards(written: str) -> tuple[Card, ...]:
+def choose_cards(written: str) -> tuple[CardSpecs, ...]:
     """Find the cards of a list such as "h200,4090,24GiB"; "a100" means all its variants."""
-    chosen = tuple(Card.of(card) for card in catalog.choose_cards(written))
+    chosen = tuple(CardSpecs.of(card) for card in catalog.choose_cards(written))
     return tuple(card for card in chosen if card.memory_bytes) or chosen
 
 
@@ -119,7 +119,7 @@ def _title(figure: Figure) -> str:
     return figure.source if known is None else known.title
 
 
-def card_of_device(device: Device) -> Card | None:
+def card_of_device(device: Device) -> CardSpecs | None:
     """Return the card of the catalog for a device; None if there is no certain match."""
     card = None if device.kind == "cpu" else catalog.find_card(device.name, device.memory_bytes)
-    return None if card is None else Card.of(card)
+    return None if card is None else CardSpecs.of(card)

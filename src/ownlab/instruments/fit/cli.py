@@ -26,7 +26,7 @@ _count = click.IntRange(min=1)
 _FIRST_BATCH = 8
 
 
-class Options(NamedTuple):
+class FitOptions(NamedTuple):
     """The options of the command, by their names."""
 
     target: str | None
@@ -146,7 +146,7 @@ def command(**given: Any) -> None:
 
     Exit code: 0 it fits at least one of the cards; 1 it fits none; 2 wrong usage; 3 the model cannot be traced; 4 no torch.
     """
-    options = Options(**given)
+    options = FitOptions(**given)
     if options.explain_oom is not None:
         _explain_oom(options, options.explain_oom)
         return
@@ -189,7 +189,7 @@ def _fits(fit: Fit) -> bool:
     return not ran_out and (not fit.cards or any(card.fits != "no" for card in fit.cards))
 
 
-def _fit(options: Options, target: str) -> Fit | MeasuredAlone:
+def _fit(options: FitOptions, target: str) -> Fit | MeasuredAlone:
     from ownlab.config.machine_options import resolve_machine_options
     from ownlab.instruments.fit.guest_client import ask_trace
     from ownlab.instruments.fit.pipeline import parse_batch, parse_goals, predict_fit, with_decoding
@@ -227,7 +227,7 @@ def _fit(options: Options, target: str) -> Fit | MeasuredAlone:
         return with_decoding(fit, options.decode, goals, python, deadline=options.deadline)
 
 
-def _request(options: Options, target: str, batch: int | None) -> Request:
+def _request(options: FitOptions, target: str, batch: int | None) -> Request:
     from ownlab.instruments.fit.records import Request
 
     return Request(
@@ -236,7 +236,7 @@ def _request(options: Options, target: str, batch: int | None) -> Request:
         **{
             name: getattr(options, name)
             for name in Request.__struct_fields__
-            if name in Options._fields and name not in ("target", "batch")
+            if name in FitOptions._fields and name not in ("target", "batch")
         },
     )
 
@@ -257,7 +257,7 @@ def _absolute(target: str) -> str:
     return f"{scheme}{full}{colon}{function}"
 
 
-def _show(fit: Fit, options: Options) -> None:
+def _show(fit: Fit, options: FitOptions) -> None:
     if options.as_json:
         from ownlab.render.documents import echo_record
 
@@ -273,7 +273,7 @@ def _show(fit: Fit, options: Options) -> None:
         click.echo(text("Chart saved to {path}.", path=options.save))
 
 
-def _show_alone(alone: MeasuredAlone, options: Options) -> None:
+def _show_alone(alone: MeasuredAlone, options: FitOptions) -> None:
     if options.as_json:
         from ownlab.render.documents import echo_record
 
@@ -285,7 +285,7 @@ def _show_alone(alone: MeasuredAlone, options: Options) -> None:
     show_alone(alone, console())
 
 
-def _calibrate(options: Options) -> None:
+def _calibrate(options: FitOptions) -> None:
     from ownlab.config.machine_options import resolve_machine_options
     from ownlab.instruments.fit.calibration import save_calibration
     from ownlab.instruments.fit.calibration_run import calibrate
@@ -306,7 +306,7 @@ def _calibrate(options: Options) -> None:
     click.echo(text("Saved to {path}. Predictions for this card use it.", path=path))
 
 
-def _explain_oom(options: Options, argument: str) -> None:
+def _explain_oom(options: FitOptions, argument: str) -> None:
     from ownlab.instruments.fit.oom import explain_argument
 
     explanation = explain_argument(argument)

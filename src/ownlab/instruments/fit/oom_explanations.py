@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from ownlab.catalog.oom_messages import OomMessage
-from ownlab.text import text
+from ownlab.text import template, text
 from ownlab.units import format_bytes
 
 __all__ = ["Cause", "Holders", "describe"]
@@ -54,22 +54,22 @@ def _card(message: OomMessage) -> str:
 
 def _figures(message: OomMessage, holders: Holders) -> Iterator[str]:
     rows = [
-        ("requested: {size}", message.tried_bytes),
-        ("needed by the program in total: {size}", message.program_bytes),
-        ("memory of the card: {size}", message.total_bytes),
-        ("limit of the process: {size}", message.allowed_bytes),
-        ("free: {size}", message.free_bytes),
-        ("held by tensors: {size}", message.allocated_bytes),
-        ("of which in private pools, such as CUDA graphs: {size}", message.pools_bytes),
-        ("held by the framework, unused: {size}", message.unallocated_bytes),
+        (template("requested: {size}"), message.tried_bytes),
+        (template("needed by the program in total: {size}"), message.program_bytes),
+        (template("memory of the card: {size}"), message.total_bytes),
+        (template("limit of the process: {size}"), message.allowed_bytes),
+        (template("free: {size}"), message.free_bytes),
+        (template("held by tensors: {size}"), message.allocated_bytes),
+        (template("of which in private pools, such as CUDA graphs: {size}"), message.pools_bytes),
+        (template("held by the framework, unused: {size}"), message.unallocated_bytes),
     ]
     if holders.exact:
-        rows.append(("also held by this process (context, libraries): {size}", holders.outside))
-        rows.append(("held by other processes: {size}", holders.others))
+        rows.append((template("also held by this process (context, libraries): {size}"), holders.outside))
+        rows.append((template("held by other processes: {size}"), holders.others))
     else:
         rest = (holders.outside or 0) + (holders.others or 0)
-        rows.append(("held otherwise (context, libraries, other processes): {size}", rest))
-    yield from (text(template, size=format_bytes(count)) for template, count in rows if count is not None)
+        rows.append((template("held otherwise (context, libraries, other processes): {size}"), rest))
+    yield from (row.fill(size=format_bytes(count)) for row, count in rows if count is not None)
     yield from (
         text("process {pid} holds {size}", pid=process.pid, size=format_bytes(process.bytes))
         for process in message.others

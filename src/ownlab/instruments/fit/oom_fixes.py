@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ownlab.catalog.oom_messages import OomMessage
 from ownlab.instruments.fit.oom_explanations import Cause, Holders
 from ownlab.instruments.fit.oom_traceback import CodeLocation
-from ownlab.instruments.fit.remedies import Remedy
+from ownlab.instruments.fit.remedies import Remedy, name_in_sentence
 from ownlab.text import listing, text
 
 __all__ = ["suggest_fixes"]
@@ -51,7 +51,7 @@ def suggest_fixes(
             "It happened in the optimizer's step: Adam allocates its state in the first step, two more copies of the weights."
         )
     if remedies:
-        titles = listing(remedy.title[0].lower() + remedy.title[1:] for remedy in remedies)
+        titles = listing(name_in_sentence(remedy) for remedy in remedies)
         yield text("Reduce what the program needs: {remedies}.", remedies=titles)
         yield _USE_FIT
     if cause in ("full", "spilled", "unsaid", "fragmented"):

@@ -19,7 +19,7 @@ from ownlab.errors import UsageError
 from ownlab.instruments.fit.batch_search import BatchRange, PredictedBatches, predict_biggest_batch
 from ownlab.instruments.fit.calibration import Calibration, load_calibrations
 from ownlab.instruments.fit.card_fit import count_work, judge_card, with_cards
-from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, Card, card_of_device, choose_cards, load_cards
+from ownlab.instruments.fit.card_specs import DEFAULT_CARDS, CardSpecs, card_of_device, choose_cards, load_cards
 from ownlab.instruments.fit.guest_client import ask_guest, check_trace, error_of
 from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import Decoding, Fit, Request, Strategy, Trace, Trouble
@@ -37,7 +37,7 @@ Working = Callable[[str], AbstractContextManager[None]]
 class Goals(NamedTuple):
     """What to find out in addition to the figures of the step itself."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[CardSpecs, ...]
     batches: BatchRange | None = None  # where to search for the biggest batch
     remedies: bool = False
     allocator: str = ""  # settings as in PYTORCH_ALLOC_CONF
@@ -79,7 +79,7 @@ def predict_fit(request: Request, trace_step: Tracer, goals: Goals, working: Wor
 
 
 def _with_batches(
-    fit: Fit, cards: tuple[Card, ...], batches: BatchRange, predict_step: Callable[[Request], Fit]
+    fit: Fit, cards: tuple[CardSpecs, ...], batches: BatchRange, predict_step: Callable[[Request], Fit]
 ) -> Fit:
     start = fit.request.batch
     assert start is not None
@@ -95,7 +95,7 @@ def _with_batches(
 
 
 def with_calibrations(
-    fit: Fit, cards: tuple[Card, ...], trace_step: Tracer, calibrations: tuple[Calibration, ...]
+    fit: Fit, cards: tuple[CardSpecs, ...], trace_step: Tracer, calibrations: tuple[Calibration, ...]
 ) -> Fit:
     """Judge calibrated cards again: by a trace for their own kernels, and by their own CUDA context."""
     by_name = {card.name: known for known in calibrations if (card := card_of_device(known.device)) is not None}

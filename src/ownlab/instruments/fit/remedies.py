@@ -13,7 +13,7 @@ from ownlab.instruments.fit.guest_client import NotTraced
 from ownlab.instruments.fit.records import Fit, RemedyTrial, Request
 from ownlab.text import text
 
-__all__ = ["REMEDIES", "Remedy", "remedy_named", "remedy_requests", "try_remedies"]
+__all__ = ["REMEDIES", "Remedy", "name_in_sentence", "remedy_named", "remedy_requests", "try_remedies"]
 
 # Which of the cards in question have units for bf16.
 Bf16: TypeAlias = Literal["all", "some", "none"]
@@ -134,6 +134,28 @@ _BY_CODE = {remedy.code: remedy for remedy in REMEDIES}
 def remedy_named(code: str) -> Remedy:
     """Return the remedy with this code."""
     return _BY_CODE[code]
+
+
+# The titles as they stand within a sentence.
+_NAMES = {
+    "mixed-precision": text("mixed precision"),
+    "smaller-batch": text("a smaller batch with gradient accumulation"),
+    "shorter": text("shorter sequences or smaller images"),
+    "checkpointing": text("gradient checkpointing"),
+    "fused-attention": text("attention that never stores its square matrix"),
+    "pieces": text("the large tensor in pieces"),
+    "eight-bit-optimizer": text("Adam with 8-bit states"),
+    "small-optimizer": text("an optimizer with less state"),
+    "freezing": text("training fewer parameters"),
+    "smaller-weights": text("weights in fewer bytes"),
+    "inference-mode": text("no autograd graph for evaluation"),
+    "more-cards": text("several cards, or the computer's memory"),
+}
+
+
+def name_in_sentence(remedy: Remedy) -> str:
+    """Return the remedy's title as it stands within a sentence."""
+    return _NAMES[remedy.code]
 
 
 _NOTES = {"eight-bit-optimizer": text("It is computed from the rules of bitsandbytes, and was not run.")}

@@ -9,7 +9,7 @@ from ownlab.instruments.fit.card_specs import usable_of_size
 from ownlab.instruments.fit.memory_chart import GLYPHS, plot
 from ownlab.instruments.fit.records import KINDS, CardFit, Fit, Kind, ModuleShare, Sharing
 from ownlab.render.console import labelled
-from ownlab.text import facts, listing, plural, sentences, text
+from ownlab.text import facts, listing, plural, sentences, template, text
 from ownlab.units import GIB, format_bytes, format_seconds
 
 __all__ = ["show_fit", "show_timeline"]
@@ -115,10 +115,8 @@ def _biggest_batches(fit: Fit) -> str:
     if not fitting:
         return text("No batch fits any of these cards, not even {least}.", least=fit.searched[0])
     batches = [
-        text(
-            "{batch} or more on {card}" if card.biggest_batch == most else "{batch} on {card}",
-            batch=card.biggest_batch,
-            card=_name_in_sentence(card),
+        (template("{batch} or more on {card}") if card.biggest_batch == most else template("{batch} on {card}")).fill(
+            batch=card.biggest_batch, card=_name_in_sentence(card)
         )
         for card in fitting
     ]
@@ -294,8 +292,14 @@ def _card_notes(cards: tuple[CardFit, ...]) -> list[str]:
     for size in sorted({round(card.memory_bytes / GIB, 3) for card in cards if card.name.startswith("any with")}):
         usable = usable_of_size(size)
         if usable is not None:
-            template = "{size:g} GiB is what programs can use. Of cards sold with {size:g} GB they can use {low:.1f} to {high:.1f} GiB."
-            notes.append(text(template, size=size, low=usable[0], high=usable[1]))
+            notes.append(
+                text(
+                    "{size:g} GiB is what programs can use. Of cards sold with {size:g} GB they can use {low:.1f} to {high:.1f} GiB.",
+                    size=size,
+                    low=usable[0],
+                    high=usable[1],
+                )
+            )
     if any(card.memory_high_bytes is not None for card in cards):
         notes.append(
             text(
@@ -318,11 +322,11 @@ def _show_remedies(fit: Fit, out: Console) -> None:
             reason = text("not possible here: {reason}", reason=trial.refused)
             labelled(out, trial.option.ljust(width), RichText(reason, style="dim"), width=width)
             continue
-        template = "{memory}, {size} less." if trial.saved_bytes >= 0 else "{memory}, {size} more."
+        effect = template("{memory}, {size} less.") if trial.saved_bytes >= 0 else template("{memory}, {size} more.")
         memory, size = format_bytes(trial.device_bytes), format_bytes(abs(trial.saved_bytes))
         more_arithmetic = abs(trial.arithmetic - 1) > _SAME
         result = sentences(
-            text(template, memory=memory, size=size),
+            effect.fill(memory=memory, size=size),
             text("{factor:.2f} × the arithmetic.", factor=trial.arithmetic) if more_arithmetic else None,
             text("It fits {cards}.", cards=listing(trial.fits)) if trial.fits else None,
             trial.note,

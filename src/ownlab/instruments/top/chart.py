@@ -151,7 +151,7 @@ def _card_panels(card: CardReport, axis: _TimeAxis) -> Iterator[Spec]:
 
 def _verdict_band(card: CardReport, axis: _TimeAxis) -> Spec:
     """Return the verdicts of a card as a coloured band."""
-    titles = load_rules().titles
+    titles = {code: title.fill() for code, title in load_rules().titles.items()}
     values = [
         {
             "at": axis.at(span.begun),
@@ -161,7 +161,7 @@ def _verdict_band(card: CardReport, axis: _TimeAxis) -> Spec:
         }
         for span in card.spans
     ]
-    colours = {titles[code]: _VERDICTS[code] for code in _VERDICTS if code in card.shares}
+    colours: dict[str, str] = {titles[code]: _VERDICTS[code] for code in _VERDICTS if code in card.shares}
     energy = "" if card.energy is None else f" · {card.energy / 3600:.3g} Wh"
     return {
         "width": _WIDTH,

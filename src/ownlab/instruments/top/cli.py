@@ -32,7 +32,7 @@ _LEAST_INTERVAL = 0.1
 _INTERVAL = 1.0
 
 
-class Options(NamedTuple):
+class TopOptions(NamedTuple):
     """The options of the command, by name."""
 
     once: bool
@@ -131,7 +131,7 @@ def command(context: click.Context, /, **values: Any) -> None:
     ownlab top --once --json            the same for programs
     ownlab top --record run.ndjson      then: ownlab top report run.ndjson
     """
-    options = Options(**values)
+    options = TopOptions(**values)
     if context.invoked_subcommand is not None:
         json_below(context, options.as_json)
         return
@@ -153,7 +153,12 @@ def command(context: click.Context, /, **values: Any) -> None:
 @click.option("--save", type=_path, metavar="FILE", help="Save a chart as FILE.png, FILE.svg or FILE.html.")
 @json_option
 def report(file: Path, save: Path | None, as_json: bool) -> None:
-    """Summarise a recording: verdicts over time, means, peaks and energy."""
+    """Summarise a recording: verdicts over time, means, peaks and energy.
+
+    \b
+    ownlab top --record run.ndjson
+    ownlab top report run.ndjson --save run.png
+    """
     from ownlab.instruments.top.recording import read
     from ownlab.instruments.top.report import build_report
     from ownlab.render.documents import echo_record
@@ -175,7 +180,7 @@ def report(file: Path, save: Path | None, as_json: bool) -> None:
         click.echo(text("Chart saved as {file}.", file=save))
 
 
-def _check(options: Options) -> None:
+def _check(options: TopOptions) -> None:
     """Refuse invalid combinations before anything starts."""
     conflicts = (
         (options.once and options.watch is not None, text("--once cannot be combined with --watch.")),
@@ -202,7 +207,7 @@ def _check(options: Options) -> None:
 # -- the source of samples ---------------------------------------------------------------------------------------------
 
 
-def _open_source(options: Options, stack: ExitStack) -> Source:
+def _open_source(options: TopOptions, stack: ExitStack) -> Source:
     source: Source
     if options.replay is not None:
         from ownlab.instruments.top.recording import Replay
@@ -238,7 +243,7 @@ def _owners(stack: ExitStack) -> Callable[[], Mapping[int, Owner]]:
     return owners
 
 
-def _open_recorder(options: Options, stack: ExitStack) -> Callable[[Sample], None]:
+def _open_recorder(options: TopOptions, stack: ExitStack) -> Callable[[Sample], None]:
     """Return a function that records a sample; without --record it does nothing."""
     if options.record is None:
         return lambda sample: None
@@ -253,7 +258,7 @@ def _open_recorder(options: Options, stack: ExitStack) -> Callable[[Sample], Non
 # -- lines ---------------------------------------------------------------------------------------------------------------
 
 
-def _print(options: Options, stack: ExitStack) -> None:
+def _print(options: TopOptions, stack: ExitStack) -> None:
     source = _open_source(options, stack)
     record = _open_recorder(options, stack)
     show = _printer(options)
@@ -274,7 +279,7 @@ def _print(options: Options, stack: ExitStack) -> None:
         sys.stdout.flush()
 
 
-def _single_reading(options: Options, source: Source) -> TopReading:
+def _single_reading(options: TopOptions, source: Source) -> TopReading:
     """Return a reading of this moment, or of the end of a recording."""
     from ownlab.instruments.top.records import TopReading
     from ownlab.instruments.top.source import settle
@@ -310,7 +315,7 @@ def _last_sample(source: Source, window: Window) -> Sample:
         return sample
 
 
-def _readings(options: Options, source: Source) -> Iterator[TopReading]:
+def _readings(options: TopOptions, source: Source) -> Iterator[TopReading]:
     """Yield readings at their times."""
     from ownlab.instruments.top.records import TopReading
     from ownlab.instruments.top.source import follow
@@ -324,11 +329,11 @@ def _readings(options: Options, source: Source) -> Iterator[TopReading]:
             yield TopReading(sample, window.verdicts())
 
 
-def _speed(options: Options) -> float | None:
+def _speed(options: TopOptions) -> float | None:
     return None if options.replay is None else options.speed or 1.0
 
 
-def _printer(options: Options) -> Callable[[TopReading], None]:
+def _printer(options: TopOptions) -> Callable[[TopReading], None]:
     """Return the function that prints a reading."""
     if options.query is not None:
         return _csv_printer(options)
@@ -356,7 +361,7 @@ def _echo_json(reading: TopReading, *, indented: bool) -> None:
     click.echo(msgspec.json.format(document, indent=1) if indented else document)
 
 
-def _csv_printer(options: Options) -> Callable[[TopReading], None]:
+def _csv_printer(options: TopOptions) -> Callable[[TopReading], None]:
     """Return a printer of CSV in nvidia-smi's format, with one header line."""
     from ownlab.instruments.top.fields import format_header, format_rows, has_card_fields, parse_fields
 
@@ -396,13 +401,13 @@ def _list_fields() -> None:
     width = max(map(len, FIELDS))
     for field in FIELDS.values():
         unit = f" ({field.unit})" if field.unit else ""
-        click.echo(f"{field.name:<{width}}  {text(field.meaning)}{unit}")
+        click.echo(f"{field.name:<{width}}  {field.meaning}{unit}")
 
 
 # -- Prometheus, and the full screen -------------------------------------------------------------------------------------
 
 
-def _serve(options: Options, stack: ExitStack) -> None:
+def _serve(options: TopOptions, stack: ExitStack) -> None:
     source = _open_source(options, stack)
     from ownlab.instruments.top.metrics_server import MetricsServer, ScrapeSampler
 
@@ -412,7 +417,7 @@ def _serve(options: Options, stack: ExitStack) -> None:
     server.serve()
 
 
-def _run_screen(options: Options, stack: ExitStack) -> None:
+def _run_screen(options: TopOptions, stack: ExitStack) -> None:
     source = _open_source(options, stack)
     record = _open_recorder(options, stack)
     from ownlab.instruments.top.screen.app import run_screen
@@ -423,7 +428,7 @@ def _run_screen(options: Options, stack: ExitStack) -> None:
     run_screen(View(Window(options.window)), feed, _heading(options))
 
 
-def _heading(options: Options) -> str:
+def _heading(options: TopOptions) -> str:
     import socket
 
     parts = ["ownlab top"]

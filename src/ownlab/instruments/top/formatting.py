@@ -114,41 +114,45 @@ def _format_busy(card: CardSample) -> str:
 
 
 BUSY = Measure(
-    "busy", "time in which anything ran: GPM's value, else nvidia-smi's GPU-Util", _busy, _format_busy, _format_busy
+    "busy",
+    text("time in which anything ran: GPM's value, else nvidia-smi's GPU-Util"),
+    _busy,
+    _format_busy,
+    _format_busy,
 )
 MEMORY = Measure(
     "memory",
-    "memory of the card that is in use",
+    text("memory of the card that is in use"),
     lambda card: percentage(card.memory_used, card.memory_total),
     _format_memory,
     _memory_cell,
 )
 POWER = Measure(
     "power",
-    "power draw, relative to the power limit",
+    text("power draw, relative to the power limit"),
     lambda card: percentage(card.power, card.power_limit),
     _format_power,
     _power_cell,
 )
 CLOCK = Measure(
     "clock",
-    "SM clock, relative to the maximum",
+    text("SM clock, relative to the maximum"),
     lambda card: percentage(card.clock_sm, card.clock_sm_max),
     _format_clock,
     _format_clock,
 )
 
 ACTIVITY = (
-    _activity("SM", "multiprocessors (SMs) that were active", "sm"),
-    _activity("tensor", "time in which tensor cores were active", "tensor"),
-    _activity("DRAM", "memory bandwidth used", "dram"),
+    _activity("SM", text("multiprocessors (SMs) that were active"), "sm"),
+    _activity("tensor", text("time in which tensor cores were active"), "tensor"),
+    _activity("DRAM", text("memory bandwidth used"), "dram"),
 )
 DETAILS = (
-    _activity("occup.", "resident warps, relative to what fits", "occupancy"),
-    _activity("fp32", "time in which 32-bit units were active, outside tensor cores", "fp32"),
-    _activity("fp16", "time in which 16-bit units were active, outside tensor cores", "fp16"),
-    _activity("fp64", "time in which 64-bit units were active, outside tensor cores", "fp64"),
-    _activity("int", "time in which integer units were active", "integer"),
+    _activity("occup.", text("resident warps, relative to what fits"), "occupancy"),
+    _activity("fp32", text("time in which 32-bit units were active, outside tensor cores"), "fp32"),
+    _activity("fp16", text("time in which 16-bit units were active, outside tensor cores"), "fp16"),
+    _activity("fp64", text("time in which 64-bit units were active, outside tensor cores"), "fp64"),
+    _activity("int", text("time in which integer units were active"), "integer"),
     CLOCK,
 )
 # Only for cards that measure their activity.

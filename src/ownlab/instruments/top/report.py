@@ -316,7 +316,7 @@ def _headline(shares: dict[str, float], seconds: float) -> str:
     if not longest:
         return text("No data")
     code, share = longest[0]
-    title = text(titles[code][0].upper() + titles[code][1:])
+    title = load_rules().headlines[code].fill()
     if seconds <= 0:
         return title
     duration = format_seconds(round(seconds) or 1)
@@ -326,7 +326,7 @@ def _headline(shares: dict[str, float], seconds: float) -> str:
         percent = f"{100 * share:.0f} %"
         first = text("{verdict} for {share} of {duration}", verdict=title, share=percent, duration=duration)
     others = [
-        text("{verdict} {percent:.0f} %", verdict=text(titles[code]), percent=100 * share)
+        text("{verdict} {percent:.0f} %", verdict=titles[code].fill(), percent=100 * share)
         for code, share in longest[1:]
     ]
     return facts(first, *others, separator="; ")

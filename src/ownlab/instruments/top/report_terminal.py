@@ -56,7 +56,7 @@ def _show_card(card: CardReport, report: Report, out: Console) -> None:
     for name in _METRICS:
         if card.peaks.get(name, 0.0) >= _LEAST.get(name, 0.0) and name in card.means:
             mean, peak = format_metric(name, card.means[name]), format_metric(name, card.peaks[name])
-            label = text(metrics[name].name)
+            label = metrics[name].name.fill()
             _line(out, "", text("{metric}: mean {mean}, peak {peak}", metric=label, mean=mean, peak=peak))
     if card.no_saturation:
         _line(out, "", text("the activity of the card is unknown: {reason}", reason=card.no_saturation))

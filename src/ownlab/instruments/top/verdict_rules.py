@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from ownlab.text import Text, text
+from ownlab.text import Template, Text, read_template, text
 from ownlab.units import format_bytes
 
 if sys.version_info >= (3, 11):
@@ -48,7 +48,7 @@ _PLACEHOLDER = re.compile(r"{(\w+)}")
 class Metric(Struct, frozen=True, forbid_unknown_fields=True):
     """Name and unit of a metric."""
 
-    name: str
+    name: Template
     unit: str
 
 
@@ -58,30 +58,25 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     code: str
     title: str
     when: tuple[_Condition, ...]
-    sentence: str | tuple[str, ...]
-    advice: str
+    sentence: tuple[Template, ...]  # the alternatives, the most detailed first
+    advice: Template
     source: str  # of its limits
     measured: bool | None = None  # True: only with GPM; False: only without
-    inferred_sentence: str = ""  # instead of `sentence`, without GPM
-
-    @property
-    def templates(self) -> tuple[str, ...]:
-        """The alternatives of the sentence, the most detailed first."""
-        return (self.sentence,) if isinstance(self.sentence, str) else self.sentence
+    inferred_sentence: Template | None = None  # instead of `sentence`, without GPM
 
 
 class Note(Struct, frozen=True, forbid_unknown_fields=True):
     """A remark that is added to any verdict."""
 
     when: tuple[_Condition, ...]
-    text: str
+    text: Template
 
 
 class State(Struct, frozen=True, forbid_unknown_fields=True):
     """The verdict about a card that gives no metrics."""
 
-    sentence: str
-    advice: str
+    sentence: Template
+    advice: Template
 
 
 class Rules(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +84,8 @@ class Rules(Struct, frozen=True, forbid_unknown_fields=True):
 
     settle_seconds: float
     idle_below: float
-    titles: dict[str, str]  # by code
+    titles: dict[str, Template]  # by code
+    headlines: dict[str, Template]  # the titles at the beginning of a line
     metrics: dict[str, Metric]
     verdicts: tuple[Rule, ...]
     notes: tuple[Note, ...]
@@ -100,7 +96,7 @@ class Rules(Struct, frozen=True, forbid_unknown_fields=True):
 def load_rules() -> Rules:
     """Load verdicts.toml, once. An invalid file is a bug of ours and raises."""
     content = Path(__file__).with_name("verdicts.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(content), Rules)
+    return msgspec.convert(tomllib.loads(content), Rules, dec_hook=read_template)
 
 
 def find_rule(metrics: Metrics, *, measured: bool) -> Rule:
@@ -120,7 +116,7 @@ def verdict_reasons(rule: Rule, metrics: Metrics) -> tuple[Text, ...]:
 
 
 def _reason(name: str, value: float, limits: Mapping[str, str]) -> Text:
-    metric, shown = text(load_rules().metrics[name].name), format_metric(name, value)
+    metric, shown = load_rules().metrics[name].name.fill(), format_metric(name, value)
     if len(limits) == 2:
         return text("{metric}: {value} (at least {least} and below {most})", metric=metric, value=shown, **limits)
     if "least" in limits:
@@ -135,19 +131,19 @@ def matching_notes(metrics: Metrics) -> tuple[Text, ...]:
     )
 
 
-def render_sentence(templates: tuple[str, ...], metrics: Metrics, **values: str) -> Text:
+def render_sentence(templates: tuple[Template, ...], metrics: Metrics, **values: str) -> Text:
     """Fill in the first template whose values are all known; if there is none, the last one."""
     chosen = templates[-1]
     for template in templates:
         if all(name in metrics or name in values for name in _PLACEHOLDER.findall(template)):
             chosen = template
             break
-    return Text(chosen, {name: _value(name, metrics, values) for name in _PLACEHOLDER.findall(chosen)})
+    return chosen.fill(**{name: _value(name, metrics, values) for name in _PLACEHOLDER.findall(chosen)})
 
 
 def render_state(state: State, **values: str) -> Text:
     """Return the sentence about a card that gives no metrics."""
-    return Text(state.sentence, values)
+    return state.sentence.fill(**values)
 
 
 def format_metric(name: str, value: float) -> str:

@@ -144,7 +144,7 @@ def _verdict(history: _CardHistory, last: Sample) -> Verdict:
 
 def _state_verdict(card: CardSample, code: str, **values: str) -> Verdict:
     state = load_rules().states[code]
-    return Verdict(card.uuid, code, render_state(state, **values), text(state.advice))
+    return Verdict(card.uuid, code, render_state(state, **values), state.advice.fill())
 
 
 def _metric_verdict(history: _CardHistory, last: Sample) -> Verdict:
@@ -157,7 +157,7 @@ def _metric_verdict(history: _CardHistory, last: Sample) -> Verdict:
     metrics |= {"holders": float(len(holders)), **other_memory_metrics(card)}
     measured = card.saturation is not None or "sm" in metrics
     rule = find_rule(metrics, measured=measured)
-    templates = (rule.inferred_sentence,) if rule.inferred_sentence and not measured else rule.templates
+    templates = (rule.inferred_sentence,) if rule.inferred_sentence and not measured else rule.sentence
     values = {
         **_memory_values(card, metrics),
         **_idle_values(history, last.at),
@@ -167,7 +167,7 @@ def _metric_verdict(history: _CardHistory, last: Sample) -> Verdict:
         card=card.uuid,
         code=rule.code,
         sentence=render_sentence(templates, metrics, **values),
-        advice=text(rule.advice),
+        advice=rule.advice.fill(),
         because=verdict_reasons(rule, metrics) + matching_notes(metrics),
         seconds=round(total, 3),
         since=history.idle_since if rule.code in ("idle", "held") else None,

@@ -24,7 +24,7 @@ _STEPS = 200
 _ATTACHED_SECONDS = 10.0
 
 
-class Options(NamedTuple):
+class WhyOptions(NamedTuple):
     """The options of the command, by their names."""
 
     script: tuple[str, ...]
@@ -75,19 +75,24 @@ class Options(NamedTuple):
 def command(**given: Any) -> None:
     """Say why a training script is slow: the line that causes it, and what fixing it is worth.
 
-    The command is written as without ownlab, and the script is not edited: ownlab why python train.py --epochs 3. It
-    may be python, torchrun, accelerate, or a shell script that starts them. Steps of the optimizer are found by
-    themselves; the first 200 are measured, and the script runs to its end. Plain PyTorch loops, forked and spawned
-    workers, and several ranks are measured.
+    The command is written as without ownlab, and the script is not edited. It may be python, torchrun, accelerate, or
+    a shell script that starts them. Steps of the optimizer are found by themselves; the first 200 are measured, and the
+    script runs to its end. Plain PyTorch loops, forked and spawned workers, and several ranks are measured.
 
     With --json the output of the script goes to stderr, so that stdout has the document alone.
 
     Without a command, --pid explains a process that already runs, --trace a trace of torch.profiler, and --nccl a log
-    of NCCL: ownlab why --nccl nccl.log.
+    of NCCL.
+
+    \b
+    ownlab why python train.py --epochs 3
+    ownlab why torchrun --nproc-per-node 4 train.py
+    ownlab why --trace trace.json.gz
+    ownlab why --nccl nccl.log
 
     The exit code is that of the script; 0 if it was ended by --steps or --seconds.
     """
-    options = Options(**given)
+    options = WhyOptions(**given)
     if options.explain is not None:
         _show_pages(options.explain, options.as_json)
         return
@@ -108,7 +113,7 @@ def command(**given: Any) -> None:
     click.get_current_context().exit(evidence.exit_code or 0 if not _is_saved(options.script) else 0)
 
 
-def _explain_other(options: Options) -> None:
+def _explain_other(options: WhyOptions) -> None:
     """Explain a process, a trace or logs, which are there already: no command is run."""
     if options.script or options.steps or options.save or len(_others(options)) > 1:
         raise UsageError(
@@ -136,7 +141,7 @@ def _explain_other(options: Options) -> None:
     _print(explanation, options)
 
 
-def _others(options: Options) -> list[str]:
+def _others(options: WhyOptions) -> list[str]:
     """The options that name something else than a command."""
     given = {"--pid": options.pid, "--trace": options.trace, "--nccl": options.nccl or None}
     return [name for name, value in given.items() if value is not None]
@@ -147,7 +152,7 @@ def _is_saved(script: tuple[str, ...]) -> bool:
     return len(script) == 1 and os.path.isfile(script[0]) and not os.access(script[0], os.X_OK)
 
 
-def _evidence(options: Options) -> Evidence:
+def _evidence(options: WhyOptions) -> Evidence:
     from ownlab.instruments.why.collection import load_evidence
 
     if _is_saved(options.script):
@@ -157,7 +162,7 @@ def _evidence(options: Options) -> Evidence:
     return _measure(options)
 
 
-def _measure(options: Options) -> Evidence:
+def _measure(options: WhyOptions) -> Evidence:
     from ownlab.instruments.why.collection import collect, save_evidence
     from ownlab.instruments.why.script_run import hidden_by_options, run_script, stderr_number
 
@@ -186,7 +191,7 @@ def _measure(options: Options) -> Evidence:
     return evidence
 
 
-def _show(evidence: Evidence, options: Options) -> None:
+def _show(evidence: Evidence, options: WhyOptions) -> None:
     from ownlab.instruments.why.explanation import explain
 
     explanation = explain(evidence)
@@ -196,7 +201,7 @@ def _show(evidence: Evidence, options: Options) -> None:
         click.echo(text("Evidence saved to {path}. Show it again: ownlab why {path}", path=options.save))
 
 
-def _draw(explanation: Explanation, options: Options) -> None:
+def _draw(explanation: Explanation, options: WhyOptions) -> None:
     if options.chart is not None:
         from ownlab.instruments.why.step_chart import step_chart
         from ownlab.render.charts import save_chart
@@ -204,7 +209,7 @@ def _draw(explanation: Explanation, options: Options) -> None:
         save_chart(step_chart(explanation), options.chart)
 
 
-def _print(explanation: Explanation, options: Options) -> None:
+def _print(explanation: Explanation, options: WhyOptions) -> None:
     if options.as_json:
         from ownlab.render.documents import echo_record
 

@@ -38,6 +38,10 @@ def command(folder: str | None, as_json: bool, everything: bool) -> None:
     Its runtimes keep running, and the next `ownlab up` finds them again. With --all they are stopped too, after functions
     registered with ownlab.on_end had time to save; so are those of other programs (`ownlab run`, papermill, VS Code) whose
     notebooks are in FOLDER, and without FOLDER all of them.
+
+    \b
+    ownlab down                      the lab of this folder, or the only one
+    ownlab down ~/notebooks --all    its runtimes too
     """
     options = resolve_lab_options()
     labs = choose_labs(folder, every=everything)

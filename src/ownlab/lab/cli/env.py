@@ -108,7 +108,11 @@ def _request(name: str, packages: tuple[str, ...], python: str) -> NewEnvironmen
 @click.argument("name")
 @json_option
 def update(name: str, as_json: bool) -> None:
-    """Install the newest versions into an environment that ownlab created."""
+    """Install the newest versions into an environment that ownlab created.
+
+    \b
+    ownlab env update dl
+    """
     build = read_build(name)
     if build is None or not any(each.name == name and each.created for each in list_environments()):
         raise UsageError(
@@ -173,7 +177,12 @@ def _finish(name: str, as_json: bool) -> None:
 )
 @json_option
 def add(name: str, python: str | None, as_json: bool) -> None:
-    """Add an environment as NAME (lower-case letters, digits, hyphens)."""
+    """Add an environment as NAME (lower-case letters, digits, hyphens).
+
+    \b
+    ownlab env add torch --python ~/envs/torch     a folder or an interpreter
+    ownlab env add torch                           the active environment
+    """
     with working(text("Checking the interpreter")):
         added = add_environment(name, find_python(python))
         refresh_specs()
@@ -193,7 +202,11 @@ def add(name: str, python: str | None, as_json: bool) -> None:
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the environments that were added or created."""
+    """List the environments that were added or created.
+
+    \b
+    ownlab env list
+    """
     _show(as_json)
 
 
@@ -202,7 +215,12 @@ def list_(as_json: bool) -> None:
 @click.option("--output", "-o", metavar="FILE", help="Write to a file. Default: print it.")
 @json_option
 def export(name: str, output: str | None, as_json: bool) -> None:
-    """Print the packages of an environment with their exact versions, as requirements for pip and uv."""
+    """Print the packages of an environment with their exact versions, as requirements for pip and uv.
+
+    \b
+    ownlab env export dl > requirements.txt
+    ownlab env export dl -o requirements.txt
+    """
     from ownlab.lab.environments.export import export_environment, requirements_text
 
     found = export_environment(name)
@@ -218,7 +236,11 @@ def export(name: str, output: str | None, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """Remove an environment. The files of one that ownlab created are deleted; an added one is only taken from the list."""
+    """Remove an environment. The files of one that ownlab created are deleted; an added one is only taken from the list.
+
+    \b
+    ownlab env remove dl
+    """
     unlisted = remove_environment_or_build(name)
     refresh_specs()
     if as_json:

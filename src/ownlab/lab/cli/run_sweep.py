@@ -69,7 +69,7 @@ def sweep_script(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Run a script with every combination of the values of its options."""
-    from ownlab.lab.engines.interface import Request
+    from ownlab.lab.engines.interface import JobRequest
     from ownlab.lab.engines.registry import DEFAULT_ENGINE
     from ownlab.lab.runs.validation import outer_environment
     from ownlab.lab.scripts.preparation import check_script, find_script_engine
@@ -81,7 +81,7 @@ def sweep_script(
     check_script(script)
     env = outer_environment()
     engine = find_script_engine(given["engine"], given["cluster"], env)
-    offer = engine.offers(Request(given["type"], given["gpus"], given["nodes"] or 1, given["python"]))[0]
+    offer = engine.offers(JobRequest(given["type"], given["gpus"], given["nodes"] or 1, given["python"]))[0]
     request = SweepRequest(
         target=script,
         is_script=True,

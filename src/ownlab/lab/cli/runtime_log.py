@@ -46,6 +46,11 @@ def command(
 
     RUNTIME is the beginning of an id, a notebook or a script. Ended runtimes are found as long as their journal is kept
     ([journal] keep_days); scripts, as long as the folder with their logs exists. Images are named, not shown.
+
+    \b
+    ownlab runtimes log train.ipynb -f
+    ownlab runtimes log 3f2a91 --notebook recovered.ipynb    with all outputs
+    ownlab runtimes log train.py --rank 1
     """
     as_json = as_json or outer_json
     if follow and (as_json or target):

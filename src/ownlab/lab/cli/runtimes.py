@@ -43,6 +43,11 @@ def command(context: click.Context, as_json: bool) -> None:
     """Show all runtimes and cards of this machine: who uses which card, memory, time left, cost.
 
     Commands below name a runtime by the beginning of its id or by its notebook.
+
+    \b
+    ownlab runtimes
+    ownlab runtimes log train.ipynb -f
+    ownlab runtimes stop train.ipynb
     """
     context.obj = as_json  # `ownlab runtimes --json usage` equals `ownlab runtimes usage --json`
     if context.invoked_subcommand is not None:
@@ -66,7 +71,12 @@ def command(context: click.Context, as_json: bool) -> None:
 @click.option("--now", is_flag=True, help="At once, without time for on_end functions to save.")
 @click.option("--released", is_flag=True, hidden=True)  # used by google.colab.runtime.unassign
 def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: bool) -> None:
-    """Stop RUNTIME. What it has not saved is lost."""
+    """Stop RUNTIME. What it has not saved is lost.
+
+    \b
+    ownlab runtimes stop train.ipynb
+    ownlab runtimes stop 3f2a91 --now
+    """
     script = find_script_run(runtime)
     if script is not None and script[1].engine != DEFAULT_ENGINE:
         _stop_job(*script, now=now, as_json=as_json or outer_json)
@@ -118,7 +128,11 @@ def _has_ended(engine: Engine, job: Job) -> bool:
 @json_option
 @click.pass_obj
 def extend(outer_json: bool, runtime: str, as_json: bool) -> None:
-    """Give RUNTIME more time before a limit ends it."""
+    """Give RUNTIME more time before a limit ends it.
+
+    \b
+    ownlab runtimes extend train.ipynb
+    """
     with open_store() as store:
         row = find_runtime(store, runtime)
         answer = extend_runtime(store, row.id)
@@ -139,7 +153,11 @@ def extend(outer_json: bool, runtime: str, as_json: bool) -> None:
     "--weeks", type=click.IntRange(1, 520), default=4, show_default=True, help="How many weeks, including this one."
 )
 def usage(outer_json: bool, as_json: bool, weeks: int) -> None:
-    """Show usage by week and person: hours, card hours, units."""
+    """Show usage by week and person: hours, card hours, units.
+
+    \b
+    ownlab runtimes usage --weeks 4
+    """
     options = resolve_lab_options()
     with open_store(options) as store:
         report = usage_report(store, weeks, stricter(limits_of(options), store.limits()))

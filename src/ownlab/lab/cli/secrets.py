@@ -59,7 +59,12 @@ def command(context: click.Context, as_json: bool) -> None:
 @click.argument("more", nargs=-1, metavar="")
 @json_option
 def set_(name: str, more: tuple[str, ...], as_json: bool) -> None:
-    """Set NAME to a value from a prompt or a pipe, never from the command line."""
+    """Set NAME to a value from a prompt or a pipe, never from the command line.
+
+    \b
+    ownlab secrets set HF_TOKEN           asks for the value without showing it
+    ownlab secrets set KEY < key.json     from a file or a pipe
+    """
     if more:
         raise UsageError(
             text("A value is not accepted on the command line, where others can see it."),
@@ -83,7 +88,11 @@ def set_(name: str, more: tuple[str, ...], as_json: bool) -> None:
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List names and the notebooks they are granted to."""
+    """List names and the notebooks they are granted to.
+
+    \b
+    ownlab secrets list
+    """
     _show(SecretList(list_secrets()), as_json)
 
 
@@ -92,7 +101,11 @@ def list_(as_json: bool) -> None:
 @click.argument("notebook", type=click.Path())
 @json_option
 def grant_(name: str, notebook: str, as_json: bool) -> None:
-    """Let NOTEBOOK read the secret NAME."""
+    """Let NOTEBOOK read the secret NAME.
+
+    \b
+    ownlab secrets grant HF_TOKEN train.ipynb
+    """
     secret = grant(name, notebook)
     _report(secret, text("{notebook} may read {name}.", notebook=notebook, name=name), as_json)
 
@@ -102,7 +115,11 @@ def grant_(name: str, notebook: str, as_json: bool) -> None:
 @click.argument("notebook", type=click.Path())
 @json_option
 def revoke_(name: str, notebook: str, as_json: bool) -> None:
-    """Revoke a grant: NOTEBOOK may no longer read NAME. Values that it has already read stay with it."""
+    """Revoke a grant: NOTEBOOK may no longer read NAME. Values that it has already read stay with it.
+
+    \b
+    ownlab secrets revoke HF_TOKEN train.ipynb
+    """
     secret = revoke(name, notebook)
     _report(secret, text("{notebook} may no longer read {name}.", notebook=notebook, name=name), as_json)
 
@@ -111,7 +128,11 @@ def revoke_(name: str, notebook: str, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """Remove NAME, its value and its grants."""
+    """Remove NAME, its value and its grants.
+
+    \b
+    ownlab secrets remove HF_TOKEN
+    """
     remove_secret(name)
     if as_json:
         _show(SecretList(list_secrets()), as_json)

@@ -27,6 +27,10 @@ __all__ = ["command"]
 def command(folder: str | None, as_json: bool) -> None:
     """Show your running labs, or the lab of FOLDER: address, token, pid, runtimes.
 
+    \b
+    ownlab status
+    ownlab status ~/notebooks --json    address and token for programs
+
     Exit code 3 if FOLDER is given and its lab is not running.
     """
     if folder is None:

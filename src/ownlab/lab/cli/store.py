@@ -31,7 +31,11 @@ def command(context: click.Context, as_json: bool) -> None:
     """Show where the leases of cards are recorded.
 
     Everyone who uses the same store sees the others' runtimes, and no card is leased twice. By default the store is your
-    own. An administrator can create one for everyone on this machine: ownlab store init --shared
+    own. An administrator can create one for everyone on this machine.
+
+    \b
+    ownlab store
+    sudo ownlab store init --shared
     """
     json_below(context, as_json)
     if context.invoked_subcommand is None:
@@ -51,6 +55,10 @@ def init(shared: bool, folder: str, group: str | None, limits: str, as_json: boo
 
     These limits apply to everyone; a person's own configuration can only be stricter. They are in the file policy.json in
     the folder, in seconds.
+
+    \b
+    sudo ownlab store init --shared
+    sudo ownlab store init --shared --group students --limits colab
     """
     if not shared:
         raise UsageError(
@@ -75,6 +83,9 @@ def repair(as_json: bool) -> None:
 
     The old one is renamed, not removed. Running runtimes keep their cards: their locks name them, and they register again
     within seconds. Only the record of past usage stays in the old database.
+
+    \b
+    ownlab store repair
     """
     choice = choose_store(resolve_lab_options())
     from ownlab.lab.store.setup import repair as repair_store

@@ -30,6 +30,10 @@ def command(context: click.Context, as_json: bool, engine: str | None) -> None:
 
     Each is a Jupyter kernelspec: JupyterLab's launcher and VS Code list the same types, and `jupyter execute` and papermill
     accept their names. `ownlab up` and `ownlab types refresh` update the list to the current hardware.
+
+    \b
+    ownlab types
+    ownlab types --engine slurm    the partitions of a cluster
     """
     json_below(context, as_json)
     if engine is not None:
@@ -43,7 +47,11 @@ def command(context: click.Context, as_json: bool, engine: str | None) -> None:
 @command.command("refresh")
 @json_option
 def refresh(as_json: bool) -> None:
-    """Update the kernelspecs to the current cards and environments."""
+    """Update the kernelspecs to the current cards and environments.
+
+    \b
+    ownlab types refresh
+    """
     with working(text("Reading the cards")):
         changed = refresh_specs()
     if not as_json:
@@ -54,7 +62,11 @@ def refresh(as_json: bool) -> None:
 @command.command("remove")
 @json_option
 def remove(as_json: bool) -> None:
-    """Remove all kernelspecs of ownlab. Others are not changed. `ownlab up` writes them again."""
+    """Remove all kernelspecs of ownlab. Others are not changed. `ownlab up` writes them again.
+
+    \b
+    ownlab types remove
+    """
     folder = kernels_folder()
     removed = remove_specs(folder)
     if as_json:

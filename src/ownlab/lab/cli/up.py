@@ -87,6 +87,11 @@ def command(
     computer over SSH, run `ownlab connect` there. Ctrl-C stops the server but no runtime: the next
     `ownlab up` finds them again. A server that crashes is restarted. A second `ownlab up` on the same folder opens the
     running lab.
+
+    \b
+    ownlab up
+    ownlab up ~/notebooks --port 8899
+    ownlab up --detach                    in the background; then: ownlab status, ownlab down
     """
     settings = resolve_lab_options(
         port=port,

@@ -16,7 +16,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import LabOptions
 from ownlab.lab.runtimes.records import RuntimeType
 
-__all__ = ["Engine", "HowToEnd", "Job", "JobStatus", "Offer", "OfferList", "Request", "StopCause", "Task"]
+__all__ = ["Engine", "HowToEnd", "Job", "JobRequest", "JobStatus", "Offer", "OfferList", "StopCause", "Task"]
 
 # "starting": submitted, and cannot be asked for anything yet. "refused": no card was free, and the task did not want to wait.
 # "unstarted": it failed before the script began.
@@ -29,7 +29,7 @@ StopCause = Literal["", "cancelled", "preempted", "out_of_memory", "time_limit",
 HowToEnd = Literal["interrupt", "end", "now"]
 
 
-class Request(NamedTuple):
+class JobRequest(NamedTuple):
     """What a run asks for. None: not given."""
 
     type: str | None = None  # a runtime type or an environment, by name
@@ -114,7 +114,7 @@ class Engine(ABC):
         return self._options
 
     @abstractmethod
-    def offers(self, request: Request | None = None) -> tuple[Offer, ...]:
+    def offers(self, request: JobRequest | None = None) -> tuple[Offer, ...]:
         """What can be started for a request, the best first; without one, everything.
 
         Called by `lab/scripts/preparation.py` with the request of a run, which takes the first offer; and by `ownlab types`

@@ -124,8 +124,12 @@ class EnvironmentBuilder:
         if size is None:
             message = plural(count, "Downloading 1 package.", "Downloading {n} packages.")
         else:
-            template = "Downloading {n} packages, {size} at most."
-            message = plural(count, "Downloading 1 package, {size} at most.", template, size=format_bytes(size))
+            message = plural(
+                count,
+                "Downloading 1 package, {size} at most.",
+                "Downloading {n} packages, {size} at most.",
+                size=format_bytes(size),
+            )
         self._progress("downloading", message, 0.0, 0, size)
 
         def report(downloads: Downloads) -> None:

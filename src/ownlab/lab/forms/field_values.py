@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from ownlab.errors import UsageError
 from ownlab.lab.forms.grammar import Field
 from ownlab.lab.forms.source_lines import scan_lines
-from ownlab.text import text
+from ownlab.text import template, text
 
 __all__ = ["closest_match", "describe_type", "displayed_value", "read_string", "to_source", "written_string"]
 
@@ -33,9 +33,9 @@ _TYPES: dict[str, str] = {
 }
 # How a value outside its limits is refused: with an article, which depends on the noun.
 _OUT_OF_RANGE = {
-    "integer": "{name} must be an {type}, not {value!r}.",
-    "number": "{name} must be a {type}, not {value!r}.",
-    "slider": "{name} must be a {type}, not {value!r}.",
+    "integer": template("{name} must be an {type}, not {value!r}."),
+    "number": template("{name} must be a {type}, not {value!r}."),
+    "slider": template("{name} must be a {type}, not {value!r}."),
 }
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -76,19 +76,23 @@ def to_source(field: Field, entered: str) -> str:
 def describe_type(field: Field) -> str:
     """Describe the type for help: "integer from 1 to 10", "one of fp16, fp32"."""
     if field.choices is not None:
-        template = "one of {choices}, or anything" if field.allow_input else "one of {choices}"
-        return text(template, choices=", ".join(field.choices))
+        shape = template("one of {choices}, or anything") if field.allow_input else template("one of {choices}")
+        return shape.fill(choices=", ".join(field.choices))
     low, high = field.min, field.max
     stepped = field.type == "slider" and field.step not in (None, 1)
     if low is not None and high is not None:
-        template = "{type} from {low} to {high} in steps of {step}" if stepped else "{type} from {low} to {high}"
+        shape = (
+            template("{type} from {low} to {high} in steps of {step}")
+            if stepped
+            else template("{type} from {low} to {high}")
+        )
     elif low is not None:
-        template = "{type} from {low} in steps of {step}" if stepped else "{type} from {low}"
+        shape = template("{type} from {low} in steps of {step}") if stepped else template("{type} from {low}")
     elif high is not None:
-        template = "{type} up to {high} in steps of {step}" if stepped else "{type} up to {high}"
+        shape = template("{type} up to {high} in steps of {step}") if stepped else template("{type} up to {high}")
     else:
-        template = "{type} in steps of {step}" if stepped else "{type}"
-    return text(template, type=_TYPES[field.type], low=_short(low), high=_short(high), step=_short(field.step))
+        shape = template("{type} in steps of {step}") if stepped else template("{type}")
+    return shape.fill(type=_TYPES[field.type], low=_short(low), high=_short(high), step=_short(field.step))
 
 
 def closest_match(name: str, known: Sequence[str]) -> str | None:
@@ -99,12 +103,12 @@ def closest_match(name: str, known: Sequence[str]) -> str | None:
 
 def _not_a_choice(field: Field, entered: str, choices: Sequence[str]) -> UsageError:
     close = closest_match(entered, choices)
-    template = (
-        "{name} must be one of {choices}; not {value!r}. Did you mean {close}?"
+    message = (
+        template("{name} must be one of {choices}; not {value!r}. Did you mean {close}?")
         if close
-        else "{name} must be one of {choices}; not {value!r}."
+        else template("{name} must be one of {choices}; not {value!r}.")
     )
-    return UsageError(text(template, name=field.name, choices=", ".join(choices), value=entered, close=close))
+    return UsageError(message.fill(name=field.name, choices=", ".join(choices), value=entered, close=close))
 
 
 def _kind(field: Field) -> str:
@@ -138,7 +142,7 @@ def _number(field: Field, entered: str, kind: str) -> str:
         raise UsageError(text("{name} must be a number, not {value!r}.", name=field.name, value=entered))
     low, high = field.min, field.max
     if (low is not None and value < low) or (high is not None and value > high):
-        raise UsageError(text(_OUT_OF_RANGE[kind], name=field.name, type=describe_type(field), value=entered))
+        raise UsageError(_OUT_OF_RANGE[kind].fill(name=field.name, type=describe_type(field), value=entered))
     return str(int(value)) if kind == "integer" and not whole else entered
 
 

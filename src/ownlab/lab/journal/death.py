@@ -10,7 +10,7 @@ import re
 import signal
 from typing import Any, NamedTuple
 
-from ownlab.text import Text, sentences, text
+from ownlab.text import Text, sentence, sentences, template, text
 from ownlab.units import format_bytes
 
 __all__ = ["DIED", "NOT_RUN", "Death", "RecordedDeath"]
@@ -22,11 +22,19 @@ NOT_RUN = "NotRun"
 _KILLS_ITSELF = re.compile(r"\bkill\(\s*(os\.)?getpid\(\)")
 _RED, _PLAIN = "\x1b[0;31m", "\x1b[0m"
 _CRASHES = {
-    signal.SIGSEGV: "The kernel crashed with a segmentation fault (signal {number}), usually an error in a compiled library.",
-    signal.SIGBUS: "The kernel crashed with a bus error (signal {number}): a memory-mapped file was cut short, or /dev/shm is full.",
-    signal.SIGABRT: "The kernel aborted itself (signal {number}), usually after an error in a compiled library.",
-    signal.SIGILL: "The kernel crashed with an illegal instruction (signal {number}): a compiled library needs another processor.",
-    signal.SIGFPE: "The kernel crashed with an arithmetic error (signal {number}) in a compiled library.",
+    signal.SIGSEGV: template(
+        "The kernel crashed with a segmentation fault (signal {number}), usually an error in a compiled library."
+    ),
+    signal.SIGBUS: template(
+        "The kernel crashed with a bus error (signal {number}): a memory-mapped file was cut short, or /dev/shm is full."
+    ),
+    signal.SIGABRT: template(
+        "The kernel aborted itself (signal {number}), usually after an error in a compiled library."
+    ),
+    signal.SIGILL: template(
+        "The kernel crashed with an illegal instruction (signal {number}): a compiled library needs another processor."
+    ),
+    signal.SIGFPE: template("The kernel crashed with an arithmetic error (signal {number}) in a compiled library."),
 }
 
 
@@ -71,7 +79,7 @@ class Death(NamedTuple):
         if self.what == "supervisor":
             return self._cause_by_supervisor()
         if self.what == "limit":
-            return text("The runtime was ended: {reason}.", reason=self.reason.rstrip("."))
+            return text("The runtime was ended: {reason}", reason=sentence(self.reason))
         if self.what == "machine":
             return text("The machine was restarted or switched off while the kernel ran.")
         return text("The kernel and everything around it was killed, or the machine went down. Nothing recorded why.")
@@ -106,7 +114,7 @@ class Death(NamedTuple):
                 number=self.signal,
             )
         if self.signal in _CRASHES:
-            return text(_CRASHES[signal.Signals(self.signal)], number=self.signal)
+            return _CRASHES[signal.Signals(self.signal)].fill(number=self.signal)
         return text(
             "The kernel was ended by signal {number} ({name}), which this lab did not send.",
             number=self.signal,

@@ -15,7 +15,7 @@ from ownlab.text import Text, text
 __all__ = ["Proposal", "propose"]
 
 # "a T4", "an L4": the letters and digits whose names begin with a vowel.
-_AN = "AEFHILMNORSX8"
+_AN = "AEFHILMNORSXaefhilmnorsx8"
 
 
 class Proposal(Struct, frozen=True):
@@ -92,4 +92,4 @@ def _is_model(card: str | None, kind: str | None) -> bool:
 
 def _with_article(name: str) -> Text:
     """ "GPU" -> "a GPU", "A100 GPU" -> "an A100 GPU"."""
-    return text("an {name}", name=name) if name[0].upper() in _AN else text("a {name}", name=name)
+    return text("an {name}", name=name) if name[0] in _AN else text("a {name}", name=name)

@@ -19,7 +19,7 @@ from ownlab.errors import LabError
 from ownlab.json_encoding import to_builtins
 from ownlab.lab.environments.registry import DEFAULT, own_python
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.text import text
+from ownlab.text import Template, template, text
 
 __all__ = ["PROVISIONER", "read_specs", "remove_specs", "write_specs"]
 
@@ -58,7 +58,9 @@ def write_specs(types: Sequence[RuntimeType], folder: Path) -> bool:
             _remove(path)
             changed = True
     except OSError as exc:
-        raise _failure("The kernelspecs in {folder} cannot be written: {reason} ({path}).", folder, exc) from exc
+        raise _failure(
+            template("The kernelspecs in {folder} cannot be written: {reason} ({path})."), folder, exc
+        ) from exc
     return changed
 
 
@@ -69,7 +71,9 @@ def remove_specs(folder: Path) -> int:
         for path in paths:
             _remove(path)
     except OSError as exc:
-        raise _failure("The kernelspecs in {folder} cannot be removed: {reason} ({path}).", folder, exc) from exc
+        raise _failure(
+            template("The kernelspecs in {folder} cannot be removed: {reason} ({path})."), folder, exc
+        ) from exc
     return len(paths)
 
 
@@ -78,7 +82,7 @@ def read_specs(folder: Path) -> tuple[RuntimeType, ...]:
     try:
         specs = [spec for _, spec in _ours(folder)]
     except OSError as exc:
-        raise _failure("The kernelspecs in {folder} cannot be read: {reason} ({path}).", folder, exc) from exc
+        raise _failure(template("The kernelspecs in {folder} cannot be read: {reason} ({path})."), folder, exc) from exc
     return tuple(sorted(filter(None, map(_type_of, specs)), key=_sort_key))
 
 
@@ -173,8 +177,8 @@ def _remove(path: Path) -> None:
     shutil.rmtree(path)
 
 
-def _failure(template: str, folder: Path, exc: OSError) -> LabError:
+def _failure(message: Template, folder: Path, exc: OSError) -> LabError:
     return LabError(
-        text(template, folder=folder, reason=exc.strerror, path=exc.filename or folder),
+        message.fill(folder=folder, reason=exc.strerror, path=exc.filename or folder),
         hint=text("Set OWNLAB_KERNELS to a folder of your own, named kernels, and JUPYTER_PATH to its parent folder."),
     )

@@ -20,7 +20,7 @@ from ownlab.lab.store.orphans import boot_id, runtime_of_process
 from ownlab.lab.store.rows import RuntimeRow
 from ownlab.lab.transport.control import NotAnswering, send_command
 from ownlab.lab.transport.endpoints import Endpoint
-from ownlab.text import listing, text
+from ownlab.text import Template, listing, template, text
 
 __all__ = [
     "command_started",
@@ -38,9 +38,9 @@ _ENDS_WITHIN = 10.0
 _LISTENS_WITHIN = 30.0
 _BEGINS_TO_END_WITHIN = 5.0
 _RUNNING = ("waiting", "starting", "running", "dead")
-_MAY_NOT_STOP = "Runtime {id} belongs to {user}; only {user} or root may stop it."
-_MAY_NOT_EXTEND = "Runtime {id} belongs to {user}; only {user} or root may extend it."
-_ROOT_ONLY = "Runtime {id} belongs to {user}, who alone may stop or extend it."
+_MAY_NOT_STOP = template("Runtime {id} belongs to {user}; only {user} or root may stop it.")
+_MAY_NOT_EXTEND = template("Runtime {id} belongs to {user}; only {user} or root may extend it.")
+_ROOT_ONLY = template("Runtime {id} belongs to {user}, who alone may stop or extend it.")
 
 
 def find_runtime(store: AnyStore, name: str) -> RuntimeRow:
@@ -154,10 +154,10 @@ def remove_folders(plan: Plan) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _find_own(store: AnyStore, runtime_id: str, refusal: str) -> RuntimeRow:
+def _find_own(store: AnyStore, runtime_id: str, refusal: Template) -> RuntimeRow:
     row = find_runtime(store, runtime_id)
     if os.geteuid() not in (0, row.uid):
-        raise LabError(text(refusal if row.uid else _ROOT_ONLY, id=row.id, user=row.person))
+        raise LabError((refusal if row.uid else _ROOT_ONLY).fill(id=row.id, user=row.person))
     return row
 
 

@@ -33,7 +33,7 @@ from ownlab.lab.store.location import choose_store
 from ownlab.lab.store.rows import CardRequest
 from ownlab.lab.transport.endpoints import JUPYTER_CHANNELS, unix_endpoint
 from ownlab.processes.runner import describe_exit
-from ownlab.text import Text, listing, sentence, text
+from ownlab.text import Template, Text, listing, sentence, template, text
 
 __all__ = [
     "find_type",
@@ -272,7 +272,9 @@ def wait_until_started(
             return now
         if child is not None and ended and child.returncode != 0:
             exit_text = describe_exit(child.returncode)
-            reason = _with_log(plan, "its supervisor {exit}", "its supervisor {exit}: {line}", exit=exit_text)
+            reason = _with_log(
+                plan, template("its supervisor {exit}"), template("its supervisor {exit}: {line}"), exit=exit_text
+            )
             raise _failure(plan, child, {"reason": reason})
         if ended and now is None:  # its folder was removed at its end
             raise _failure(plan, child, {"reason": text("it was ended before it had a kernel")})
@@ -280,8 +282,8 @@ def wait_until_started(
     error = DeadlineError(
         _with_log(
             plan,
-            "The runtime {label} did not start in {seconds:g} s.",
-            "The runtime {label} did not start in {seconds:g} s: {line}",
+            template("The runtime {label} did not start in {seconds:g} s."),
+            template("The runtime {label} did not start in {seconds:g} s: {line}"),
             seconds=deadline,
         )
     )
@@ -309,12 +311,12 @@ def _failure(plan: Plan, child: subprocess.Popen[bytes] | None, now: Mapping[str
     return error
 
 
-def _with_log(plan: Plan, template: str, template_with_line: str, **values: Any) -> Text:
+def _with_log(plan: Plan, message: Template, message_with_line: Template, **values: Any) -> Text:
     """Fill one of two templates: the second has the last line of the runtime's log, if there is one."""
     line = ""
     with contextlib.suppress(OSError):  # there is no log
         line = last_line(Path(plan.home, "log").read_text(encoding="utf-8", errors="replace"))
-    return text(template_with_line if line else template, label=plan.label, line=line, **values)
+    return (message_with_line if line else message).fill(label=plan.label, line=line, **values)
 
 
 def _limits(options: LabOptions, store: str, *, with_cards: bool) -> Limits:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import InputError, UsageError
-from ownlab.lab.engines.interface import Engine, Offer, Request
+from ownlab.lab.engines.interface import Engine, JobRequest, Offer
 from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
 from ownlab.lab.runs.validation import outer_environment
 from ownlab.lab.scripts.folder import make_run_folder, write_source, write_start
@@ -61,7 +61,7 @@ def prepare_script(request: ScriptRequest) -> PreparedScript:
     stem = check_script(request.script)
     env = outer_environment()
     engine = find_script_engine(request.engine, request.cluster, env)
-    offer = engine.offers(Request(request.type, request.gpus, request.nodes or 1, request.python))[0]
+    offer = engine.offers(JobRequest(request.type, request.gpus, request.nodes or 1, request.python))[0]
     ranks = request.nproc or max(1, offer.type.cards)
     if ranks > _MAX_RANKS:
         raise UsageError(text("{n} ranks are too many for one machine.", n=ranks))

@@ -192,5 +192,4 @@ def _contents(settings: dict[str, Any]) -> DriveContents:
     try:
         return drive.contents()
     except LabError as exc:
-        message = sentence(exc.message[0].upper() + exc.message[1:])
-        raise web.HTTPError(exc.http_status, sentences(message, exc.hint)) from exc
+        raise web.HTTPError(exc.http_status, sentences(sentence(exc.message), exc.hint)) from exc

@@ -14,27 +14,29 @@ __all__ = ["describe_exit", "known_cause", "last_lines"]
 _CAUSES = (
     (
         re.compile(r"address already in use|port \d+ is (?:already )?in use", re.IGNORECASE),
-        "Another program took the port. Try again, or choose another port with --port.",
+        text("Another program took the port. Try again, or choose another port with --port."),
     ),
     (
         re.compile(r"(?:Exception|Error) while loading config|error loading config|ConfigFileNotFound", re.IGNORECASE),
-        "A Jupyter configuration file cannot be read; the lines below name it.",
+        text("A Jupyter configuration file cannot be read; the lines below name it."),
     ),
     (
         re.compile(r"No module named '?([\w.]+)|cannot import name", re.IGNORECASE),
-        "The installation is incomplete. Reinstall ownlab in its environment: pip install --force-reinstall ownlab",
+        text(
+            "The installation is incomplete. Reinstall ownlab in its environment: pip install --force-reinstall ownlab"
+        ),
     ),
     (
         re.compile(r"No space left on device|database or disk is full|Disk quota exceeded", re.IGNORECASE),
-        "The disk is full. Free some space, or put OWNLAB_HOME on another disk.",
+        text("The disk is full. Free some space, or put OWNLAB_HOME on another disk."),
     ),
     (
         re.compile(r"Read-only file system|Permission denied|readonly database", re.IGNORECASE),
-        "A folder that the lab needs is not writable; the lines below name it.",
+        text("A folder that the lab needs is not writable; the lines below name it."),
     ),
     (
         re.compile(r"MemoryError|Cannot allocate memory", re.IGNORECASE),
-        "The machine ran out of memory. `ownlab runtimes` shows what is running.",
+        text("The machine ran out of memory. `ownlab runtimes` shows what is running."),
     ),
 )
 
@@ -54,7 +56,7 @@ def known_cause(log_lines: str, exit_code: int | None) -> str:
     """Explain the end of a log; "" if no known cause is found."""
     for pattern, meaning in _CAUSES:
         if pattern.search(log_lines):
-            return text(meaning)
+            return meaning
     if exit_code == -signal.SIGKILL:
         return text("It was killed by somebody, or by the system for lack of memory (see `dmesg`).")
     return ""

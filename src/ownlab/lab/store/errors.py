@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ownlab.errors import StoreError
-from ownlab.text import text
+from ownlab.text import template, text
 
 __all__ = ["REPAIR", "store_errors"]
 
@@ -18,16 +18,16 @@ REPAIR = text(
     "Run `ownlab store repair`: it replaces the database. Running runtimes keep their cards, and CPU runtimes can be"
     " started meanwhile."
 )
-_DAMAGED_MESSAGE = "The store {folder} cannot be used: its database is damaged ({error})."
+_DAMAGED_MESSAGE = template("The store {folder} cannot be used: its database is damaged ({error}).")
 
 # Part of SQLite's message (sqlite3ErrStr; Python 3.10 gives no error codes) -> our message and hint.
 _SQLITE_ERRORS = (
-    ("disk is full", "The store {folder} cannot be used: the disk is full ({error}).", _DISK_FULL),
-    ("readonly", "The store {folder} cannot be used: it is not writable ({error}).", _NO_PERMISSION),
-    ("read-only", "The store {folder} cannot be used: it is not writable ({error}).", _NO_PERMISSION),
+    ("disk is full", template("The store {folder} cannot be used: the disk is full ({error})."), _DISK_FULL),
+    ("readonly", template("The store {folder} cannot be used: it is not writable ({error})."), _NO_PERMISSION),
+    ("read-only", template("The store {folder} cannot be used: it is not writable ({error})."), _NO_PERMISSION),
     (
         "unable to open",
-        "The store {folder} cannot be used: it cannot be opened ({error}).",
+        template("The store {folder} cannot be used: it cannot be opened ({error})."),
         text("The folder or its database is missing, or you have no permission to use it."),
     ),
     ("not a database", _DAMAGED_MESSAGE, REPAIR),
@@ -38,12 +38,12 @@ _SQLITE_ERRORS = (
     ("already exists", _DAMAGED_MESSAGE, REPAIR),
     (
         "locked",
-        "The store {folder} cannot be used: another program has locked it for too long ({error}).",
+        template("The store {folder} cannot be used: another program has locked it for too long ({error})."),
         text("Try again. If it stays locked, find the program that has it open with `fuser`."),
     ),
     (
         "disk I/O error",
-        "The store {folder} cannot be used: the disk failed to read or write ({error}).",
+        template("The store {folder} cannot be used: the disk failed to read or write ({error})."),
         text("Nothing was lost. Check whether the disk is full or failing."),
     ),
 )
@@ -64,16 +64,20 @@ def store_errors(folder: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as exc:
-        for part, template, hint in _SQLITE_ERRORS:
+        for part, message, hint in _SQLITE_ERRORS:
             if part in str(exc):
-                raise StoreError(text(template, folder=folder, error=exc), hint=hint) from exc
+                raise StoreError(message.fill(folder=folder, error=exc), hint=hint) from exc
         raise StoreError(text("The store {folder} failed: {error}.", folder=folder, error=exc)) from exc
     except OSError as exc:
         hint = _HINTS.get(exc.errno or 0, text(""))
         reason = exc.strerror or exc
         if exc.filename:
-            template = "The store {folder} cannot be used: {reason} ({path})."
-            message = text(template, folder=folder, reason=reason, path=exc.filename)
+            failure = text(
+                "The store {folder} cannot be used: {reason} ({path}).",
+                folder=folder,
+                reason=reason,
+                path=exc.filename,
+            )
         else:
-            message = text("The store {folder} cannot be used: {reason}.", folder=folder, reason=reason)
-        raise StoreError(message, hint=hint) from exc
+            failure = text("The store {folder} cannot be used: {reason}.", folder=folder, reason=reason)
+        raise StoreError(failure, hint=hint) from exc

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ownlab.errors import DeviceUnusable
 from ownlab.lab.store.rows import CardRequest, Device, RuntimeRow
-from ownlab.text import Text, listing, plural, text
+from ownlab.text import Text, listing, plural, template, text
 from ownlab.units import PARTS
 
 __all__ = ["Holding", "allocate", "check_possible", "choose_devices", "explain_wait", "share_label"]
@@ -111,9 +111,9 @@ def explain_wait(want: CardRequest, devices: Sequence[Device], holdings: Sequenc
         users = [_describe_holder(holding) for holding in holdings if holding.device == device.uuid]
         users += [text("used without a lease by {process}", process=stranger) for stranger in device.strangers]
         if users:
-            template = "card {number}: {users}" if clauses else "card {number} ({name}): {users}"
+            card = template("card {number}: {users}") if clauses else template("card {number} ({name}): {users}")
             joined = listing(users, "{items}, and {last}")
-            clauses.append(text(template, number=device.number, name=device.name, users=joined))
+            clauses.append(card.fill(number=device.number, name=device.name, users=joined))
     if before:
         clauses.append(plural(before, "1 request is ahead of this one", "{n} requests are ahead of this one"))
     return reduce(lambda left, right: text("{left}; {right}", left=left, right=right), clauses) if clauses else ""

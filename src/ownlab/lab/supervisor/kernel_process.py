@@ -155,8 +155,11 @@ class Launcher:
                 setsigdef=_SIGNALS,
             )
         except OSError as exc:
-            message = "the kernel cannot be started: {reason}: {file}"
-            raise LabError(text(message, reason=exc.strerror, file=exc.filename or argv[0])) from exc
+            raise LabError(
+                text(
+                    "the kernel cannot be started: {reason}: {file}", reason=exc.strerror, file=exc.filename or argv[0]
+                )
+            ) from exc
         finally:
             os.umask(previous)
             os.fchdir(here)

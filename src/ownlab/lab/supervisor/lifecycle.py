@@ -210,8 +210,14 @@ class Lifecycle:
         elif self.plan.script_folder:
             self._finish(text("the script has ended ({exit})", exit=_describe_exit(code)))
         elif not was_running and self._expects is None and self.writer.state["launches"] == 1:
-            template = "the kernel ended before it was ready ({exit}): {line}"
-            self.fail("ended", text(template, exit=_describe_exit(code), line=kernel.last_log_line()))
+            self.fail(
+                "ended",
+                text(
+                    "the kernel ended before it was ready ({exit}): {line}",
+                    exit=_describe_exit(code),
+                    line=kernel.last_log_line(),
+                ),
+            )
         else:
             if death:
                 log(death.summary())
@@ -238,8 +244,11 @@ class Lifecycle:
             return ""
         if was_running:
             return text("the kernel died ({exit})", exit=_describe_exit(code))
-        template = "the kernel died ({exit}) before it was ready: {line}"
-        return text(template, exit=_describe_exit(code), line=kernel.last_log_line())
+        return text(
+            "the kernel died ({exit}) before it was ready: {line}",
+            exit=_describe_exit(code),
+            line=kernel.last_log_line(),
+        )
 
     def due(self) -> float | None:
         """When `check` must be called, even if nothing happens."""

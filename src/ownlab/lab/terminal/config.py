@@ -11,12 +11,12 @@ from ownlab.config.listing import Configuration, SettingValue
 from ownlab.lab.secrets.store import SecretList
 from ownlab.lab.store.location import StoreChoice, StoreView
 from ownlab.render.console import labelled
-from ownlab.text import text
+from ownlab.text import template, text
 from ownlab.units import format_seconds
 
 __all__ = ["show_configuration", "show_secrets", "show_store"]
 
-_FILE_STATES = {"used": "used", "passed over": "ignored", "not there": "missing"}
+_FILE_STATES = {"used": text("used"), "passed over": text("ignored"), "not there": text("missing")}
 _UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), "not set")
 _LIMITS = {
     "idle": text("maximum idle time"),
@@ -43,7 +43,7 @@ def show_configuration(configuration: Configuration, store: StoreChoice, out: Co
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     out.print()
     for file in configuration.files:
-        labelled(out, text(_FILE_STATES[file.state]), file.path, indent=0, width=13, wrapped=False)
+        labelled(out, _FILE_STATES[file.state], file.path, indent=0, width=13, wrapped=False)
     if store.shared:
         out.print()
         out.print(
@@ -75,8 +75,8 @@ def show_store(view: StoreView, out: Console) -> None:
     if view.mode is not None:
         labelled(out, "rights", f"{view.mode} {view.owner}:{view.group}")
     if view.filesystem is not None:
-        template = "{name}, a network file system" if view.network else "{name}, a local file system"
-        labelled(out, "on", text(template, name=view.filesystem))
+        system = template("{name}, a network file system") if view.network else template("{name}, a local file system")
+        labelled(out, "on", system.fill(name=view.filesystem))
     if not view.made:
         labelled(out, "state", text("not created yet: the first runtime creates it"))
     for number, (name, value) in enumerate((view.limits or {}).items()):

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, TypeList, Usage, UsageLine
 from ownlab.render.console import labelled
-from ownlab.text import facts, plural, sentences, text
+from ownlab.text import facts, plural, sentences, template, text
 from ownlab.units import PARTS, format_bytes, format_seconds
 
 __all__ = [
@@ -44,8 +44,12 @@ def show_runtimes(snapshot: Snapshot, out: Console) -> None:
             out.print()
             labelled(out, "", _warning(runtime, runtime.ends_at - snapshot.at), indent=0, width=0)
     out.print()
-    template = "{folder} (shared by all users of this machine)" if snapshot.shared else "{folder} (private)"
-    labelled(out, "store", text(template, folder=snapshot.store), indent=0, width=7)
+    store = (
+        template("{folder} (shared by all users of this machine)")
+        if snapshot.shared
+        else template("{folder} (private)")
+    )
+    labelled(out, "store", store.fill(folder=snapshot.store), indent=0, width=7)
     for notice in snapshot.notices:
         labelled(out, "note", notice, indent=0, width=7)
 
@@ -66,8 +70,8 @@ def describe_state(runtime: Runtime, now: float) -> str:
         return text("waiting, next") if runtime.place == 1 else text("waiting, no. {place}", place=runtime.place or "?")
     if runtime.state != "running":
         return runtime.state
-    template = "busy {duration}" if runtime.busy else "idle {duration}"
-    return text(template, duration=_duration(now - runtime.changed_at))
+    duration = _duration(now - runtime.changed_at)
+    return text("busy {duration}", duration=duration) if runtime.busy else text("idle {duration}", duration=duration)
 
 
 def short_id(runtime: str) -> str:
@@ -123,9 +127,11 @@ def _show_card(card: CardState, snapshot: Snapshot, out: Console) -> None:
     labelled(out, f"card {card.index}", facts(*parts), indent=0, width=8)
     known = {runtime.id: name_of(runtime) for runtime in snapshot.runtimes}
     for holder in card.holders:
-        template = "used by {user} ({notebook}) for {duration}"
-        usage = text(
-            template if holder.parts == PARTS else "{share} used by {user} ({notebook}) for {duration}",
+        usage = (
+            template("used by {user} ({notebook}) for {duration}")
+            if holder.parts == PARTS
+            else template("{share} used by {user} ({notebook}) for {duration}")
+        ).fill(
             share=_SHARES.get(holder.parts, f"{holder.parts}/{PARTS}"),
             user=holder.person,
             notebook=known.get(holder.runtime) or holder.notebook or short_id(holder.runtime),
@@ -151,9 +157,13 @@ def _overuse(card: CardState, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _warning(runtime: Runtime, left: float) -> Text:
-    template = "{notebook} ends in {duration} ({reason})." if runtime.ends_why else "{notebook} ends in {duration}."
+    end = (
+        template("{notebook} ends in {duration} ({reason}).")
+        if runtime.ends_why
+        else template("{notebook} ends in {duration}.")
+    )
     duration = _duration(max(0.0, left))
-    warning: str = text(template, notebook=name_of(runtime), duration=duration, reason=runtime.ends_why)
+    warning: str = end.fill(notebook=name_of(runtime), duration=duration, reason=runtime.ends_why)
     if runtime.may_extend:
         advice = text("To extend it: ownlab runtimes extend {runtime}", runtime=short_id(runtime.id))
         warning = sentences(warning, advice)

@@ -44,13 +44,19 @@ class TerminalScriptReporter(ScriptReporter):
             "runtime": start.runtime[:8],
         }
         if cards:
-            template = "{n} ranks on {label}, GPU {cards}; runtime {runtime}, logs in {folder}"
             line = plural(
-                start.ranks, "1 process on {label}, GPU {cards}; runtime {runtime}, log in {folder}", template, **values
+                start.ranks,
+                "1 process on {label}, GPU {cards}; runtime {runtime}, log in {folder}",
+                "{n} ranks on {label}, GPU {cards}; runtime {runtime}, logs in {folder}",
+                **values,
             )
         else:
-            template = "{n} ranks on {label}; runtime {runtime}, logs in {folder}"
-            line = plural(start.ranks, "1 process on {label}; runtime {runtime}, log in {folder}", template, **values)
+            line = plural(
+                start.ranks,
+                "1 process on {label}; runtime {runtime}, log in {folder}",
+                "{n} ranks on {label}; runtime {runtime}, logs in {folder}",
+                **values,
+            )
         _print(self._stderr, line)
 
     def output(self, printed: str) -> None:
@@ -72,8 +78,12 @@ def _describe_job(prepared: PreparedScript, status: JobStatus) -> Text:
     start = prepared.start
     values = {"label": start.label, "folder": short_folder(prepared.folder), "runtime": start.runtime[:8]}
     values["nodes"] = listing(status.nodes)
-    template = "{n} ranks on {nodes} ({label}); runtime {runtime}, logs in {folder}"
-    return plural(start.ranks, "1 process on {nodes} ({label}); runtime {runtime}, log in {folder}", template, **values)
+    return plural(
+        start.ranks,
+        "1 process on {nodes} ({label}); runtime {runtime}, log in {folder}",
+        "{n} ranks on {nodes} ({label}); runtime {runtime}, logs in {folder}",
+        **values,
+    )
 
 
 def print_end(report: ScriptReport, stream: TextIO) -> None:

@@ -36,8 +36,13 @@ class SweepReporter:
         values = {"count": len(report.trials), "folder": short_folder(report.folder), "label": request.type.label}
         self._print(text("{count} combinations on {label}; results in {folder}", **values))
         if finished:
-            one = "1 of them is finished already. Repeat it with --force."
-            self._print(plural(finished, one, "{n} of them are finished already. Repeat them with --force."))
+            self._print(
+                plural(
+                    finished,
+                    "1 of them is finished already. Repeat it with --force.",
+                    "{n} of them are finished already. Repeat them with --force.",
+                )
+            )
         if finished and changed:
             self._print(text("The file has changed since: the finished results are those of the old one."))
 
@@ -73,8 +78,13 @@ def show_results(report: SweepReport) -> None:
     _echo(text("Results: {folder}", folder=short_folder(report.folder)))
     left = len(trials) - report.count("done")
     if left:
-        one = "1 combination is not finished. The same command continues."
-        _echo(plural(left, one, "{n} combinations are not finished. The same command continues."))
+        _echo(
+            plural(
+                left,
+                "1 combination is not finished. The same command continues.",
+                "{n} combinations are not finished. The same command continues.",
+            )
+        )
 
 
 def _echo(line: str) -> None:

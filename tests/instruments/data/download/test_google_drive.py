@@ -16,7 +16,7 @@ from ownlab.instruments.data.download.downloader import Downloader
 from ownlab.instruments.data.download.records import Collection, FileReport
 from ownlab.instruments.data.download.sources import Context
 from ownlab.instruments.data.download.target import Target
-from ownlab.instruments.data.download.transfer import Options
+from ownlab.instruments.data.download.transfer import TransferOptions
 
 FILE = "1q86w74Ygw2hNzYP9cWkeClGT5X25PvBT"
 FOLDER = "1xPo8PcbMXzcUyvwe5liJrfbA5yx4OF1j"
@@ -61,7 +61,7 @@ def fetch(drive: FileServer, tmp_path: Path, link: str) -> tuple[list[FileReport
     collection = resolve(drive, tmp_path, link)
     target = Target(tmp_path / "data")
     target.manifest.load()
-    options = Options(connections=2, attempts=2, backoff=0.01)
+    options = TransferOptions(connections=2, attempts=2, backoff=0.01)
     return Downloader(collection.files, target, context(tmp_path).credentials, options).run(lambda progress: None)
 
 

@@ -18,7 +18,7 @@ from ownlab.errors import InputError, OwnlabError, UsageError
 from ownlab.instruments.data.download.huggingface import Repository, parse
 from ownlab.instruments.data.download.pipeline import GetFailed, GetRequest, get
 from ownlab.instruments.data.download.records import GetReport
-from ownlab.instruments.data.download.transfer import Options
+from ownlab.instruments.data.download.transfer import TransferOptions
 from ownlab.lab.secrets.store import set_secret
 
 COMMIT = "a" * 40
@@ -130,7 +130,7 @@ def hub() -> Iterator[Hub]:
 def fetch(hub: Hub, tmp_path: Path, source: str = "hf://datasets/me/set", **request: object) -> GetReport:
     environ = {"OWNLAB_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf")}
     environ |= {"NETRC": str(tmp_path / "netrc"), "HF_TOKEN": str(request.pop("token", ""))}
-    options = Options(connections=4, attempts=2, backoff=0.01)
+    options = TransferOptions(connections=4, attempts=2, backoff=0.01)
     return get(GetRequest((source,), tmp_path / "data", options=options, **request), lambda progress: None, environ)  # type: ignore[arg-type]
 
 

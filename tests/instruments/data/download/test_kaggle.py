@@ -19,7 +19,7 @@ from ownlab.instruments.data.download.kaggle import KaggleSource, parse
 from ownlab.instruments.data.download.records import Collection, FileReport
 from ownlab.instruments.data.download.sources import SOURCES, Context, resolve
 from ownlab.instruments.data.download.target import Target
-from ownlab.instruments.data.download.transfer import Options
+from ownlab.instruments.data.download.transfer import TransferOptions
 
 TOKEN = "KGAT_0123456789abcdef"
 CONTENT = bytes(range(256)) * 8000
@@ -63,7 +63,7 @@ def fetch(
         client.close()
     target = Target(tmp_path / "data")
     target.manifest.load()
-    options = Options(connections=2, attempts=2, backoff=0.01)
+    options = TransferOptions(connections=2, attempts=2, backoff=0.01)
     reports, errors = Downloader(collection.files, target, credentials, options).run(lambda progress: None)
     target.manifest.save((collection.source,))
     return collection, reports, errors

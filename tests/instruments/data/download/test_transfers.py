@@ -16,11 +16,11 @@ from tests.instruments.data.file_server import FileServer, serve_files
 from ownlab.errors import InputError
 from ownlab.instruments.data.download.pipeline import GetFailed, GetRequest, get
 from ownlab.instruments.data.download.records import GetReport
-from ownlab.instruments.data.download.transfer import Options
+from ownlab.instruments.data.download.transfer import TransferOptions
 from ownlab.units import MIB
 
 Get = Callable[..., GetReport]
-FAST = Options(connections=4, attempts=3, backoff=0.01, silence=10.0)
+FAST = TransferOptions(connections=4, attempts=3, backoff=0.01, silence=10.0)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def fetch(tmp_path: Path) -> Get:
     """Download into tmp_path/data, as a user without tokens."""
     environ = {"OWNLAB_HOME": str(tmp_path / "home"), "HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc")}
 
-    def run(*sources: str, options: Options = FAST, **request: object) -> GetReport:
+    def run(*sources: str, options: TransferOptions = FAST, **request: object) -> GetReport:
         folder = request.pop("folder", tmp_path / "data")
         return get(GetRequest(sources, folder, options=options, **request), lambda progress: None, environ)  # type: ignore[arg-type]
 

@@ -196,7 +196,8 @@ def test_damaged_texts_never_crash(pastes: Path, linux: str) -> None:
     ]
     chance = random.Random(20261115)
     started, read, refused = time.monotonic(), 0, 0
-    while read + refused < 600 and time.monotonic() - started < 20:
+    # On a slow machine fewer than 600, but never too few.
+    while read + refused < 600 and (time.monotonic() - started < 20 or read <= 100 or refused <= 10):
         data = damaged(texts, chance)
         try:
             encode_json(read_paste(data))

@@ -12,7 +12,7 @@ import pytest
 from tests.lab.engines.conformance import WAITS, EngineConformance, until_printed
 
 from ownlab.errors import UsageError
-from ownlab.lab.engines.interface import Engine, Request
+from ownlab.lab.engines.interface import Engine, JobRequest
 from ownlab.lab.engines.local.engine import LocalEngine
 from ownlab.lab.runtimes.state import plan_of
 
@@ -34,11 +34,11 @@ class TestLocalEngine(EngineConformance):
 
     def test_several_nodes_need_a_cluster(self, engine: Engine) -> None:
         with pytest.raises(UsageError, match="one node") as caught:
-            engine.offers(Request(nodes=2))
+            engine.offers(JobRequest(nodes=2))
         assert "--engine slurm" in caught.value.hint
 
     def test_the_offer_of_a_request_is_one_type_with_its_cards(self, engine: Engine) -> None:
-        (offer,) = engine.offers(Request(gpus=3))
+        (offer,) = engine.offers(JobRequest(gpus=3))
         assert (offer.type.cards, offer.nodes, offer.partition) == (3, 1, "")
 
     def test_one_is_cancelled_before_its_supervisor_listens(

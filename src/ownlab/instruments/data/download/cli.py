@@ -8,7 +8,7 @@ import click
 
 from ownlab.cli.options import json_option
 from ownlab.instruments.data.download.pipeline import GetFailed, GetRequest, get
-from ownlab.instruments.data.download.transfer import Options
+from ownlab.instruments.data.download.transfer import TransferOptions
 from ownlab.render.documents import echo_record
 from ownlab.text import text
 
@@ -39,7 +39,7 @@ __all__ = ["command"]
 @click.option(
     "--connections",
     type=click.IntRange(1, 64),
-    default=Options().connections,
+    default=TransferOptions().connections,
     show_default=True,
     help="Connections at the same time.",
 )
@@ -91,7 +91,7 @@ def command(
         name,
         f"sha256={sha256}" if sha256 else "",
         force,
-        Options(connections=connections, html=html),
+        TransferOptions(connections=connections, html=html),
     )
     from ownlab.instruments.data.download.terminal import ProgressDisplay, show_report  # Rich is slow to import
     from ownlab.render.console import console

@@ -13,7 +13,7 @@ from ownlab.instruments.data.download.connection import Client, Credentials, Tra
 from ownlab.instruments.data.download.records import FileReport, RemoteFile
 from ownlab.instruments.data.download.segment_writer import Changed, Stopped
 from ownlab.instruments.data.download.target import Target
-from ownlab.instruments.data.download.transfer import Options, Transfer, disk_error
+from ownlab.instruments.data.download.transfer import Transfer, TransferOptions, disk_error
 
 __all__ = ["Downloader", "Progress"]
 
@@ -36,7 +36,9 @@ class Progress(NamedTuple):
 class Downloader:
     """Downloads files into one folder. `run` may be called once."""
 
-    def __init__(self, files: Sequence[RemoteFile], target: Target, credentials: Credentials, options: Options) -> None:
+    def __init__(
+        self, files: Sequence[RemoteFile], target: Target, credentials: Credentials, options: TransferOptions
+    ) -> None:
         self._waiting = deque(files)
         self._target, self._credentials, self._options = target, credentials, options
         self._stop = threading.Event()

@@ -21,7 +21,7 @@ from ownlab.instruments.data.download.names import check_relative_path
 from ownlab.instruments.data.download.records import Collection, FileReport, GetReport, RemoteFile
 from ownlab.instruments.data.download.sources import Context, resolve
 from ownlab.instruments.data.download.target import Target, check_room
-from ownlab.instruments.data.download.transfer import Options, disk_error
+from ownlab.instruments.data.download.transfer import TransferOptions, disk_error
 from ownlab.instruments.data.download.web_address import with_checksum
 from ownlab.text import plural, text
 
@@ -38,7 +38,7 @@ class GetRequest(NamedTuple):
     name: str = ""  # of a single file
     checksum: str = ""  # of a single file: sha256=… or md5=…
     force: bool = False
-    options: Options = Options()
+    options: TransferOptions = TransferOptions()
 
 
 class GetFailed(InputError):

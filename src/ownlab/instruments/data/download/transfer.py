@@ -21,13 +21,13 @@ from ownlab.instruments.data.download.records import RemoteFile
 from ownlab.instruments.data.download.target import Target
 from ownlab.text import text
 
-__all__ = ["Options", "Transfer", "disk_error"]
+__all__ = ["Transfer", "TransferOptions", "disk_error"]
 
 _MOST_RESTARTS = 3
 _LONGEST_PAUSE = 30.0
 
 
-class Options(NamedTuple):
+class TransferOptions(NamedTuple):
     """How to download."""
 
     connections: int = 8
@@ -40,7 +40,7 @@ class Options(NamedTuple):
 class Transfer:
     """One file on its way."""
 
-    def __init__(self, remote: RemoteFile, target: Target, options: Options, stop: threading.Event) -> None:
+    def __init__(self, remote: RemoteFile, target: Target, options: TransferOptions, stop: threading.Event) -> None:
         self.remote, self._options, self._stop = remote, options, stop
         self.download = FileDownload(
             remote, target, connections=options.connections, html=options.html, stopped=self._is_stopped

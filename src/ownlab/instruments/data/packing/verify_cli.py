@@ -26,6 +26,10 @@ def verify(
     Sizes and indexes are checked at once; --full reads everything. --repair replaces what is damaged or missing, and only by
     bytes with the right checksums.
 
+    \b
+    ownlab data verify shards --full
+    ownlab data verify shards --repair photos
+
     Exit code: 0 as it was packed, or repaired; 1 damaged; 3 cannot be checked.
     """
     from ownlab.config.machine_options import resolve_machine_options

@@ -7,7 +7,7 @@ what the loader itself costs.
 from __future__ import annotations
 
 from ownlab.instruments.data.rates.records import DataBench, Limit, Measured, Option, Rate
-from ownlab.text import text
+from ownlab.text import sentence, text
 
 __all__ = ["assess"]
 
@@ -162,7 +162,7 @@ def _notes(measured: Measured) -> list[str]:
             )
         )
     if measured.decode_missing:
-        notes.append(text("Decoding was not measured: {reason}.", reason=measured.decode_missing.rstrip(".")))
+        notes.append(text("Decoding was not measured: {reason}", reason=sentence(measured.decode_missing)))
     if measured.kind == "files" and measured.sequential is None:
         notes.append(text("Large reads were not measured: the folder cannot be written to."))
     if not measured.listed_all:

@@ -56,7 +56,11 @@ def stage(source: str, background: bool, remove: bool, as_json: bool) -> None:
 @click.command("sets")
 @json_option
 def sets(as_json: bool) -> None:
-    """List data sets: staged copies, and folders that were downloaded or unpacked, with size, place and last use."""
+    """List data sets: staged copies, and folders that were downloaded or unpacked, with size, place and last use.
+
+    \b
+    ownlab data sets
+    """
     listed = list_data_sets()
     if as_json:
         echo_record(listed)

@@ -119,13 +119,13 @@ class SignalDialog(ModalScreen[int | None]):
         lines.append(Content(""))
         if self.selected is None:
             lines += [
-                Content(f" {number}  {choice.name:<8} {text(choice.meaning)}")
+                Content(f" {number}  {choice.name:<8} {choice.meaning}")
                 for number, choice in enumerate(SIGNALS, start=1)
             ]
             lines += [Content(""), Content(text("1–3 select, Esc cancels"))]
         else:
             choice = SIGNALS[self.selected]
-            question = text("Really send {signal} ({meaning})?", signal=choice.name, meaning=text(choice.meaning))
+            question = text("Really send {signal} ({meaning})?", signal=choice.name, meaning=choice.meaning)
             lines += [Content.styled(question, "bold"), Content(text("y yes   n no"))]
         return Content("\n").join(lines)
 
@@ -145,7 +145,7 @@ def help_page() -> Content:
     lines = [Content.assemble((f"{keys:<10}", "bold"), action) for keys, action in _KEYS]
     lines.append(Content(""))
     measures = (*MEASURES, *DETAILS)
-    lines += [Content.assemble((f"{measure.name:<10}", "bold"), text(measure.meaning)) for measure in measures]
+    lines += [Content.assemble((f"{measure.name:<10}", "bold"), measure.meaning) for measure in measures]
     lines += [
         Content(""),
         Content(

@@ -24,9 +24,9 @@ class Signal(NamedTuple):
 
 
 SIGNALS = (
-    Signal("SIGINT", signal.SIGINT, "interrupt, like Ctrl-C"),
-    Signal("SIGTERM", signal.SIGTERM, "ask it to exit"),
-    Signal("SIGKILL", signal.SIGKILL, "kill it at once; nothing is saved"),
+    Signal("SIGINT", signal.SIGINT, text("interrupt, like Ctrl-C")),
+    Signal("SIGTERM", signal.SIGTERM, text("ask it to exit")),
+    Signal("SIGKILL", signal.SIGKILL, text("kill it at once; nothing is saved")),
 )
 
 

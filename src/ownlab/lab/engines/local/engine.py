@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError, UsageError
-from ownlab.lab.engines.interface import Engine, HowToEnd, Job, JobStatus, Offer, Request, Task
+from ownlab.lab.engines.interface import Engine, HowToEnd, Job, JobRequest, JobStatus, Offer, Task
 from ownlab.lab.engines.job_end import read_end
 from ownlab.lab.engines.local.cards import check_own_lease, choose_script_type
 from ownlab.lab.runtimes import operations, start
@@ -74,7 +74,7 @@ class LocalEngine(Engine):
         super().__init__(environ, options)
         self._started: dict[str, _Started] = {}
 
-    def offers(self, request: Request | None = None) -> tuple[Offer, ...]:
+    def offers(self, request: JobRequest | None = None) -> tuple[Offer, ...]:
         """The type that was asked for, or all types of this machine with whether they are free."""
         if request is None:
             return self._all_offers()

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ownlab.config.settings import LabOptions
 from ownlab.errors import CardsTaken, DeadlineError, InputError, LabError
-from ownlab.lab.engines.interface import Engine, HowToEnd, Job, JobStatus, Offer, Request, Task
+from ownlab.lab.engines.interface import Engine, HowToEnd, Job, JobRequest, JobStatus, Offer, Task
 from ownlab.lab.engines.job_end import END_FILE
 from ownlab.lab.engines.slurm.batch_script import batch_script
 from ownlab.lab.engines.slurm.commands import Slurm
@@ -40,7 +40,7 @@ class SlurmEngine(Engine):
         self._known: dict[str, tuple[float, JobStatus]] = {}  # of a runtime: when Slurm was asked, and what it said
         self._numbers: dict[str, str] = {}
 
-    def offers(self, request: Request | None = None) -> tuple[Offer, ...]:
+    def offers(self, request: JobRequest | None = None) -> tuple[Offer, ...]:
         """The partitions with their GPUs, or what meets a request."""
         self._slurm.check_version()
         site = Site(self._slurm.partitions(), self._slurm.nodes())

@@ -59,24 +59,24 @@ _LOG_CAUSES: tuple[tuple[str, StopCause], ...] = (
 )
 
 _REASONS = {
-    "Resources": "its nodes or GPUs are in use",
-    "Priority": "jobs of higher priority are before it in the queue",
-    "PartitionDown": "the partition is closed; it starts when the administrators open it",
-    "PartitionInactive": "the partition is closed; it starts when the administrators open it",
-    "PartitionTimeLimit": "it will never start: its time limit exceeds that of the partition",
-    "PartitionNodeLimit": "it will never start: it asks for more nodes than the partition gives",
-    "BadConstraints": "it will never start: no nodes meet its constraints",
-    "InvalidAccount": "it will never start: the account is not valid",
-    "InvalidQOS": "it will never start: the quality of service is not valid",
-    "ReqNodeNotAvail": "its nodes are down, drained or reserved",
-    "NodeDown": "its nodes are down",
-    "Nodes": "its nodes are down, drained, or reserved for jobs of higher priority",
-    "JobHeldUser": "it is held: `scontrol release` lets it start",
-    "JobHeldAdmin": "an administrator holds it",
-    "BeginTime": "it is not to start before a certain time",
-    "Dependency": "it waits for another job",
-    "Reservation": "it waits for its reservation",
-    "Licenses": "it waits for a licence",
+    "Resources": text("its nodes or GPUs are in use"),
+    "Priority": text("jobs of higher priority are before it in the queue"),
+    "PartitionDown": text("the partition is closed; it starts when the administrators open it"),
+    "PartitionInactive": text("the partition is closed; it starts when the administrators open it"),
+    "PartitionTimeLimit": text("it will never start: its time limit exceeds that of the partition"),
+    "PartitionNodeLimit": text("it will never start: it asks for more nodes than the partition gives"),
+    "BadConstraints": text("it will never start: no nodes meet its constraints"),
+    "InvalidAccount": text("it will never start: the account is not valid"),
+    "InvalidQOS": text("it will never start: the quality of service is not valid"),
+    "ReqNodeNotAvail": text("its nodes are down, drained or reserved"),
+    "NodeDown": text("its nodes are down"),
+    "Nodes": text("its nodes are down, drained, or reserved for jobs of higher priority"),
+    "JobHeldUser": text("it is held: `scontrol release` lets it start"),
+    "JobHeldAdmin": text("an administrator holds it"),
+    "BeginTime": text("it is not to start before a certain time"),
+    "Dependency": text("it waits for another job"),
+    "Reservation": text("it waits for its reservation"),
+    "Licenses": text("it waits for a licence"),
 }
 
 
@@ -145,7 +145,7 @@ def _waiting_reason(job: SlurmJob) -> str:
             "a limit of your account or QOS is reached ({word}); it starts when other jobs have ended", word=word
         )
     else:
-        reason = text(_REASONS[word]) if word in _REASONS else text("{word}", word=job.reason)
+        reason = _REASONS[word] if word in _REASONS else text("{word}", word=job.reason)
     if job.starts_at is None or job.starts_at <= time.time():
         return reason
     return text(

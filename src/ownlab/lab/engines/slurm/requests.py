@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, UsageError
-from ownlab.lab.engines.interface import Offer, Request, Task
+from ownlab.lab.engines.interface import JobRequest, Offer, Task
 from ownlab.lab.engines.interpreter import choose_environment
 from ownlab.lab.engines.slurm.batch_script import LOG
 from ownlab.lab.engines.slurm.records import ClusterNode, Gpus, Partition
@@ -39,7 +39,7 @@ class Site(NamedTuple):
         return [node for node in self.nodes if partition.name in node.partitions]
 
 
-def offer_for(request: Request, site: Site, options: LabOptions, env: Mapping[str, str]) -> Offer:
+def offer_for(request: JobRequest, site: Site, options: LabOptions, env: Mapping[str, str]) -> Offer:
     """What meets a request. UsageError or DeviceUnusable if it can never be met."""
     partition = _partition(site, options, env)
     environment, gpu_type = _environment(request, env)
@@ -62,7 +62,7 @@ def offer_for(request: Request, site: Site, options: LabOptions, env: Mapping[st
 
 def all_offers(site: Site, options: LabOptions, env: Mapping[str, str]) -> tuple[Offer, ...]:
     """Every partition: its CPUs, and each type of GPU with the most that a node has."""
-    environment, _ = _environment(Request(), env)
+    environment, _ = _environment(JobRequest(), env)
     return tuple(offer for each in site.partitions for offer in _offers_of(each, site, environment, options))
 
 
@@ -119,10 +119,15 @@ def _offer(
 def _label(partition: Partition, kind: str | None, gpus: int, nodes: int) -> Text:
     values = {"gpus": gpus, "kind": kind, "partition": partition.name}
     if kind is None:
-        one = "1 node of partition {partition}, CPU"
-        return plural(nodes, one, "{n} nodes of partition {partition}, CPU", **values)
-    one = "{gpus} × {kind} on 1 node of partition {partition}"
-    return plural(nodes, one, "{gpus} × {kind} on each of {n} nodes of partition {partition}", **values)
+        return plural(
+            nodes, "1 node of partition {partition}, CPU", "{n} nodes of partition {partition}, CPU", **values
+        )
+    return plural(
+        nodes,
+        "{gpus} × {kind} on 1 node of partition {partition}",
+        "{gpus} × {kind} on each of {n} nodes of partition {partition}",
+        **values,
+    )
 
 
 def _why_not(partition: Partition) -> Text:
@@ -147,7 +152,7 @@ def _partition(site: Site, options: LabOptions, env: Mapping[str, str]) -> Parti
     return default
 
 
-def _environment(request: Request, env: Mapping[str, str]) -> tuple[Environment, str]:
+def _environment(request: JobRequest, env: Mapping[str, str]) -> tuple[Environment, str]:
     """The interpreter, and the type of GPU. `-t` names an environment, or a type of GPU."""
     cpu = cpu_of_environment(request.type, env) if request.type else None
     base = find_named_type(cpu or CPU_TYPE, env)

@@ -71,14 +71,13 @@ class XidErrors(Rule):
         recovery = _RECOVERY.search(lines[-1].line) if number == _RECOVERY_CHANGED else None
         due = recovery["action"] if recovery and recovery["action"] != "None" else None
         severe = due is not None or (known.severity == "error" and bool(re.search("reset|reboot", known.action or "")))
-        # The table's sentences are templates without values.
-        advice = text(known.do)
+        advice = known.do.fill()
         if due:
             advice = text("{action}: {advice}", action=due, advice=advice)
         return self.finding(
-            title=text("Xid {number}: {name}", number=number, name=text(known.name)),
+            title=text("Xid {number}: {name}", number=number, name=known.name.fill()),
             evidence=evidence,
-            meaning=text(known.meaning),
+            meaning=known.meaning.fill(),
             fix=(
                 on_host(machine, advice) if severe else advice,
                 *([text("Or start a new session.")] if severe and rented_platform(machine) else []),

@@ -34,6 +34,7 @@ GROUPS = {
     "lab": "benchmarks.lab:lab_rows",
     "page": "benchmarks.page:page_rows",
     "journal": "benchmarks.journal:journal_rows",
+    "cells": "benchmarks.cells:cells_rows",
     "edits": "benchmarks.edits:edits_rows",
     "runs": "benchmarks.runs:runs_rows",
     "forms": "benchmarks.forms:forms_rows",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.command_line import machines, ownlab, running_lab, valid, world
 from tests.quick_tests import (
     pytest_collection_modifyitems,
@@ -30,6 +31,10 @@ __all__ = [  # fixtures of the command line and hooks, for all tests
     "valid",
     "world",
 ]
+
+# By default Hypothesis fails an example that takes 0.2 s: on a busy machine that says nothing about what is tested.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 FAKES = Path(__file__).resolve().parent / "fakes"
 

@@ -15,7 +15,7 @@ from tests_survival.edits.simulation import simulate
 from tests_survival.matrix import Outcome
 
 SEEDS = (4, 11, 101, 119)
-SIMULATED = (86, 2018, 2139, 2149, 2169, 5130, 6004, 6009, 6141, 9552, 10153, 11056, 40063, 80182)
+SIMULATED = (86, 2018, 2139, 2149, 2169, 5130, 6004, 6009, 6141, 9552, 10153, 11056, 40063, 80182, 100422)
 SIMULATED_SLOW = (1108, 1154, 3221, 3239, 3252, 3270, 30277, 200199, 200392)
 
 

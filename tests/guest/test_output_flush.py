@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ownlab_guest.kernel.output_flush import make_flush, wait_until_asleep
+from ownlab_guest.kernel.output_flush import OutputFlush, wait_until_asleep
 
 PATIENCE = 90.0
 # Begins, computes for a while without a pause, ends, and sleeps.
@@ -55,20 +55,58 @@ class Publisher:
         self.came.set()
 
 
-def test_it_waits_for_what_was_published_before() -> None:
-    publisher, happened = Publisher(), []
-    flush = make_flush(publisher, PATIENCE)
+class Kernel:
+    """Says what it does, as ipykernel's does."""
 
-    def run_next_cell() -> None:
-        flush()
+    def __init__(self, publisher: Publisher, happened: list[str]) -> None:
+        self._publisher, self._happened = publisher, happened
+
+    def _publish_status(self, status: str, channel: str, parent: object = None) -> None:
+        self._publisher.schedule(lambda: self._happened.append(f"{status} {channel}"))
+
+
+def _run_next_cell(flush: OutputFlush, happened: list[str]) -> threading.Thread:
+    def run() -> None:
+        flush.finish()
         happened.append("the next cell")
 
+    cell = threading.Thread(target=run)
+    cell.start()
+    return cell
+
+
+def test_it_waits_for_what_was_published_before() -> None:
+    publisher, happened = Publisher(), list[str]()
+    flush = OutputFlush(publisher, PATIENCE)
     publisher.schedule(lambda: happened.append("output"))
     publisher.came.clear()
-    cell = threading.Thread(target=run_next_cell)
-    cell.start()
+    cell = _run_next_cell(flush, happened)
     assert publisher.came.wait(PATIENCE)
     for function in publisher.scheduled:
         function()
     cell.join(PATIENCE)
     assert happened == ["output", "the next cell"]
+
+
+def test_it_waits_for_the_end_of_the_cell_before_and_not_for_what_came_later() -> None:
+    publisher, happened = Publisher(), list[str]()
+    kernel, flush = Kernel(publisher, happened), OutputFlush(publisher, PATIENCE)
+    flush.follow(kernel)
+    kernel._publish_status("idle", "control")
+    assert len(publisher.scheduled) == 1, "a message of the control channel ends no cell"
+    kernel._publish_status("idle", "shell")
+    until_idle = list(publisher.scheduled)
+    kernel._publish_status("busy", "shell", parent=None)
+    for function in until_idle:
+        function()
+    _run_next_cell(flush, happened).join(PATIENCE)
+    assert happened == ["idle control", "idle shell", "the next cell"]
+    assert len(publisher.scheduled) == len(until_idle) + 1, "nothing more was scheduled"
+
+
+def test_a_cell_runs_although_nobody_reads_what_was_published() -> None:
+    publisher, happened = Publisher(), list[str]()
+    flush = OutputFlush(publisher, 0.01)
+    flush.begin()
+    _run_next_cell(flush, happened).join(PATIENCE)
+    assert happened == ["the next cell"]

@@ -278,7 +278,8 @@ class EditingPage(Page):
             patch["metadata"] = {"set": now["metadata"], "unset": []}
         area = self.areas.get(name)
         shown = area.outputs.as_json() if area is not None else []
-        if name in self._cleared or (before is None and shown):
+        # What a run has printed since is in the journal: the page sends that a cell was cleared only while it is empty.
+        if (name in self._cleared and not shown) or (before is None and shown):
             count = area.cell["execution_count"] if area is not None else None
             patch["outputs"] = {"outputs": shown, "execution_count": count}
         if patch or (before is not None and before["cell_type"] != now["cell_type"]):

@@ -183,7 +183,7 @@ def watch_cells(shell: Any, log: int) -> None:
 
     Imports are lazy: most kernels need neither of the last two.
     """
-    from ownlab_guest.kernel.output_flush import make_flush
+    from ownlab_guest.kernel.output_flush import OutputFlush
 
     def first(info: Any) -> None:
         shell.events.unregister("pre_run_cell", first)
@@ -210,8 +210,9 @@ def watch_cells(shell: Any, log: int) -> None:
                 sys.stderr.write(hint + "\n")
 
     shell.events.register("post_run_cell", last)
-    flush = make_flush(shell.kernel.iopub_thread)
-    shell.events.register("pre_run_cell", lambda info: flush())
+    flush = OutputFlush(shell.kernel.iopub_thread)
+    flush.follow(shell.kernel)
+    shell.events.register("pre_run_cell", lambda info: flush.finish())
     shell.events.register("pre_run_cell", first)
     shell.events.register("pre_run_cell", each)
 

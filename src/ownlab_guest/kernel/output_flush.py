@@ -3,14 +3,17 @@
 ipykernel passes what it publishes to a thread, and that to a thread of ZeroMQ. If a cell then ends the process (a crash in a
 compiled library, or `os.kill(os.getpid(), 9)`, as people restart runtimes on Colab), what has not left is lost: the last
 output of the cell before it, and that this cell has ended.
+
+Waiting begins when a cell has ended, in the thread that sends: when the next cell is about to run, mostly nothing is left to
+wait for.
 """
 
 import os
 import threading
 import time
-from typing import Any, Callable, List
+from typing import Any, List, Optional
 
-__all__ = ["make_flush", "wait_until_asleep"]
+__all__ = ["OutputFlush", "wait_until_asleep"]
 
 SECONDS = 1.0  # if the supervisor does not read, the cell runs anyway
 PAUSE = 0.0002
@@ -18,18 +21,47 @@ SENDING = b"ZMQbg/IO"  # the name of ZeroMQ's threads that send
 AWAKE = b"RD"  # running, or waiting for the disk: the states in proc(5)
 
 
-def make_flush(iopub_thread: Any, seconds: float = SECONDS) -> Callable[[], None]:
-    """Return the function that waits, for the sockets that are open now. It does nothing where there is no /proc."""
-    states = _sending_threads()
+class OutputFlush:
+    """Follows what leaves through the sockets that are open now. It does not wait for them where there is no /proc."""
 
-    def flush() -> None:
-        passed = threading.Event()
-        iopub_thread.schedule(passed.set)  # after everything that was scheduled before
-        end = time.monotonic() + seconds
-        if passed.wait(seconds):
-            wait_until_asleep(states, end)
+    def __init__(self, iopub_thread: Any, seconds: float = SECONDS) -> None:
+        self._thread, self._seconds = iopub_thread, seconds
+        self._states = _sending_threads()
+        self._lock = threading.Lock()
+        self._left: Optional[threading.Event] = None  # set when everything is out; None: a cell has run since
 
-    return flush
+    def follow(self, kernel: Any) -> None:
+        """Begin whenever the kernel has said that it is idle: that ends a cell."""
+        publish = getattr(kernel, "_publish_status", None)
+        if publish is None:  # another version of ipykernel: waiting begins before the next cell
+            return
+
+        def publish_status(status: str, channel: str, *args: Any, **kwargs: Any) -> None:
+            publish(status, channel, *args, **kwargs)
+            if status == "idle" and channel == "shell":
+                self.begin()
+
+        kernel._publish_status = publish_status
+
+    def begin(self) -> None:
+        """Let out what was published until now."""
+        left = threading.Event()
+
+        def leave() -> None:
+            wait_until_asleep(self._states, time.monotonic() + self._seconds)
+            left.set()
+
+        with self._lock:  # cells of subshells run in other threads
+            self._thread.schedule(leave)  # after everything that was scheduled before
+            self._left = left
+
+    def finish(self) -> None:
+        """Wait until it is out. Called before a cell runs."""
+        if self._left is None:
+            self.begin()
+        left, self._left = self._left, None
+        if left is not None:
+            left.wait(self._seconds)
 
 
 def wait_until_asleep(states: List[str], end: float) -> bool:

@@ -102,3 +102,19 @@ test('if no runtime can be started, the cells that wait do not try again; later 
   assert.ok(await executor.runCell(cell('later')));
   assert.deepEqual(ran, ['later']);
 });
+
+test('a cell that fails does not reject if it is tagged as one that may', async () => {
+  const failed = new Error('KernelReplyNotOK: NameError x');
+  const executor = new CellExecutor({
+    gates: new RunGates(),
+    called: () => undefined,
+    run: () => Promise.reject(failed),
+    watch: () => () => 'cancelled',
+    report: () => undefined
+  });
+  const tagged = (tags: unknown): RunOptions => ({ notebook, cell: { model: { type: 'code', getMetadata: () => tags } } }) as unknown as RunOptions;
+  assert.ok(await executor.runCell(tagged(['raises-exception'])));
+  for (const tags of [undefined, 'raises-exception', ['other']]) {
+    await assert.rejects(executor.runCell(tagged(tags)), failed);
+  }
+});

@@ -16,11 +16,12 @@ FOLDER = "OWNLAB_GALLERY"
 SIZES = ((1440, 900), (1000, 800))
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 
-# As `jupyter lab --expose-app-in-browser` does.
+# As `jupyter lab --expose-app-in-browser` does. The configuration is complete once something follows it: a page that arrives in
+# pieces shows the observer a part of it first.
 _EXPOSE_APP = """
 new MutationObserver((_, observer) => {
     const config = document.getElementById('jupyter-config-data');
-    if (config) {
+    if (config?.nextSibling) {
         observer.disconnect();
         config.textContent = JSON.stringify({...JSON.parse(config.textContent), exposeAppInBrowser: true});
     }

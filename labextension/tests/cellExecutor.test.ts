@@ -110,3 +110,20 @@ test('a cell that waits for an answer is not run again, and others are', async (
   assert.ok(await executor.runCell(cell('other')));
   assert.deepEqual(ran, ['other']);
 });
+
+test('a cell that fails does not reject if it is tagged as one that may', async () => {
+  const failed = new Error('KernelReplyNotOK: NameError x');
+  const executor = new CellExecutor({
+    gates: new RunGates(),
+    isAsking: () => false,
+    called: () => undefined,
+    run: () => Promise.reject(failed),
+    watch: () => () => 'cancelled',
+    report: () => undefined
+  });
+  const tagged = (tags: unknown): RunOptions => ({ notebook, cell: { model: { type: 'code', getMetadata: () => tags } } }) as unknown as RunOptions;
+  assert.ok(await executor.runCell(tagged(['raises-exception'])));
+  for (const tags of [undefined, 'raises-exception', ['other']]) {
+    await assert.rejects(executor.runCell(tagged(tags)), failed);
+  }
+});

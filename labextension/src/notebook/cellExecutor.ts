@@ -82,7 +82,7 @@ export class CellExecutor implements INotebookCellExecutor {
       }
       const running = run(options);
       const fate = watch(options);
-      if (await running) {
+      if (await succeeds(running, options)) {
         return true;
       }
       const cancelled = options.cell.isDisposed ? 'cancelled' : fate();
@@ -122,6 +122,22 @@ export class CellExecutor implements INotebookCellExecutor {
   }
 
   private readonly _queues = new WeakMap<INotebookModel, IQueue>();
+}
+
+/**
+ * Return what JupyterLab's function does. It also rejects where a cell fails that is tagged as one which may; Run All would then take
+ * the marks of all cells behind it, although they are in the kernel's queue and run.
+ */
+async function succeeds(running: Promise<boolean>, { cell }: RunOptions): Promise<boolean> {
+  try {
+    return await running;
+  } catch (reason) {
+    const tags: unknown = cell.model.getMetadata('tags');
+    if (Array.isArray(tags) && tags.includes('raises-exception')) {
+      return true;
+    }
+    throw reason;
+  }
 }
 
 /** The cells of a notebook that have been run. */

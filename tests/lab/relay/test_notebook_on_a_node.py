@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.lab.relay.conftest import ALL_CARDS, CPU, Notebook, offering
+from tests.lab.relay.conftest import ALL_CARDS, CPU, ONE_CARD, Notebook, offering
 
 from ownlab.lab.relay.job_files import read_node_file
 
@@ -214,6 +214,29 @@ def test_the_cluster_is_offered_only_if_its_engine_is_chosen(lab: LabServer, unt
         lab.environ["OWNLAB_LAB_ENGINE"] = chosen
         lab.end(signal.SIGTERM)
         offering(lab.start())
+
+
+def test_what_slurm_refuses_is_said_at_once(new_lab: Callable[..., LabServer], until: Until) -> None:
+    lab = offering(new_lab("odd", OWNLAB_SLURM_OPTIONS="--constraint=no-such-feature").start())
+    (lab.folder / "train.ipynb").write_text("{}")
+    body = {"path": "train.ipynb", "name": "train.ipynb", "type": "notebook", "kernel": {"name": ONE_CARD}}
+    refused = lab.client.post(f"{lab.url}/api/sessions", json=body)
+    assert refused.status_code >= 400
+    assert "Python 3 (1 × fake · gpu) did not start" in refused.json()["message"], refused.json()
+    until(lambda: not list((lab.home / "runtimes").glob("*/node")), "nothing is left")
+
+
+def test_a_folder_that_the_node_lacks_is_named(lab: LabServer, follow: Open, cluster: Cluster, until: Until) -> None:
+    """The notebook's folder is there when the job is submitted, and gone when it starts."""
+    cluster.ask("scontrol", "update", "PartitionName=gpu", "State=DOWN")
+    try:
+        notebook = Notebook(lab, follow)
+        notebook.page.execute("1", cell="first")
+        notebook.cwd.rename(lab.folder / "elsewhere")
+    finally:
+        cluster.ask("scontrol", "update", "PartitionName=gpu", "State=UP")
+    died = notebook.page.until_kind("died").content
+    assert "the folder in which it was started is not on the node" in died["death"]["summary"]
 
 
 def _is_in_journal(folder: Path, words: bytes) -> bool:

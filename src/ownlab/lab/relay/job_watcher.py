@@ -18,11 +18,18 @@ from ownlab.lab.supervisor.state_writer import log
 from ownlab.text import sentences
 from ownlab.units import PARTS
 
-__all__ = ["JobWatcher", "NotSubmitted"]
+__all__ = ["JobWatcher", "NotSubmitted", "Submitted"]
+
+
+class Submitted:
+    """The cluster has taken the job."""
 
 
 class NotSubmitted(Exception):
     """The job could not be submitted; the argument says why."""
+
+
+News = JobStatus | Submitted | NotSubmitted
 
 
 class JobWatcher:
@@ -30,7 +37,7 @@ class JobWatcher:
 
     def __init__(self, plan: Plan, environ: Mapping[str, str]) -> None:
         self._plan, self._environ = plan, dict(environ)
-        self._news: queue.SimpleQueue[JobStatus | NotSubmitted] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
         self._stopped = threading.Event()
@@ -51,14 +58,14 @@ class JobWatcher:
         """Submit the job, if no earlier relay has, and watch it."""
         self._thread.start()
 
-    def news(self) -> list[JobStatus | NotSubmitted]:
+    def news(self) -> list[News]:
         """What was learnt since the last call."""
         try:
             while self._woken.recv(4096):
                 pass
         except BlockingIOError:
             pass
-        news: list[JobStatus | NotSubmitted] = []
+        news: list[News] = []
         while not self._news.empty():
             news.append(self._news.get())
         return news
@@ -98,6 +105,8 @@ class JobWatcher:
         except OwnlabError as exc:
             self._tell(NotSubmitted(sentences(exc.message, exc.hint)))
             return None
+        if self._job is not None:
+            self._tell(Submitted())
         return engine
 
     def _submitted(self, engine: Engine) -> Job:
@@ -145,6 +154,6 @@ class JobWatcher:
         assert self._plan.node is not None
         return self._plan.node
 
-    def _tell(self, news: JobStatus | NotSubmitted) -> None:
+    def _tell(self, news: News) -> None:
         self._news.put(news)
         self._waker.send(b"x")

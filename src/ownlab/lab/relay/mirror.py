@@ -43,7 +43,7 @@ class Mirror(JournalRecorder):
 
     def add_end(self, why: str, death: Death | None) -> None:
         """Record the end of a runtime whose node cannot do so any more."""
-        if not self._kernel_ended:
+        if not self._kernel_ended or (death and not self.launch):
             self.add_event("kernel-ended", why=why, **({"death": death.dump()} if death else {}))
             self._kernel_ended = True
         if not self.has_ended:

@@ -20,7 +20,7 @@ from ownlab.lab.journal.reader import records_after
 from ownlab.lab.journal.records import EVENT, Record, json_object
 from ownlab.lab.relay.event_loop import run_loop
 from ownlab.lab.relay.job_files import job_folder, node_journal, read_node_file
-from ownlab.lab.relay.job_watcher import JobWatcher, NotSubmitted
+from ownlab.lab.relay.job_watcher import JobWatcher, NotSubmitted, Submitted
 from ownlab.lab.relay.local_channels import LocalChannels
 from ownlab.lab.relay.mirror import Mirror
 from ownlab.lab.relay.node_line import Listener, NodeLine
@@ -30,7 +30,7 @@ from ownlab.lab.supervisor.bootstrap import runtime_row
 from ownlab.lab.supervisor.job_address import read_address
 from ownlab.lab.supervisor.process_tree import identify, signal_when_parent_dies
 from ownlab.lab.supervisor.registration import Registration
-from ownlab.lab.supervisor.state_writer import StateWriter, initial_state, log
+from ownlab.lab.supervisor.state_writer import FAILED, StateWriter, initial_state, log
 from ownlab.lab.transport.endpoints import Endpoint
 from ownlab.lab.transport.journal_server import ClientMessage
 from ownlab.text import text
@@ -47,7 +47,7 @@ _LONG_COMMAND = 55.0  # a kernel is ended, and another one started
 
 
 def run_relay(plan: Plan, keeper: Process, lock: int) -> int:
-    """Stand for the runtime until it has ended. Return the exit code, 0."""
+    """Stand for the runtime until it has ended. Return the exit code: 0, or FAILED."""
     signal_when_parent_dies(signal.SIGKILL)
     if os.getppid() != keeper.pid:
         return 1
@@ -65,7 +65,7 @@ def run_relay(plan: Plan, keeper: Process, lock: int) -> int:
     run_loop(relay)
     relay.close()
     registration.close()
-    return 0
+    return relay.exit_code or 0
 
 
 class Relay:
@@ -118,6 +118,9 @@ class Relay:
         for news in self.watcher.news():
             if isinstance(news, NotSubmitted):
                 self.finish(str(news), Death("limit", reason=str(news)))
+                self.exit_code = FAILED  # whoever starts it reads the reason
+            elif isinstance(news, Submitted):
+                self.writer.update_state(node={**self.writer.state["node"], "submitted": True})
             else:
                 self._take_status(news)
 
@@ -323,6 +326,9 @@ class Relay:
     def finish(self, why: str, death: Death | None) -> None:
         """The runtime has ended, and its node has not said so."""
         if not self.mirror.has_ended:
+            held, self._held = self._held, []
+            for message in held if death else ():  # cells that were run before there was a kernel say why they did not
+                self.mirror.add(message.channel, True, message.parts)
             self.mirror.add_end(why, death)
             self._flush()
         self._over(why)

@@ -334,7 +334,7 @@ def _may_be_used(plan: Plan, now: Mapping[str, Any], *, patient: bool) -> bool:
     if not all(now["connection"][f"{channel}_port"] for channel in JUPYTER_CHANNELS):
         return False
     if now["state"] == "waiting":
-        return plan.wait
+        return plan.wait and (plan.node is None or bool(now["node"].get("submitted")))
     return now["state"] == "running" or (now["kernel"] is not None and not patient)
 
 

@@ -64,6 +64,7 @@ PATHS = (
     "lab/journal/test_reader.py",
     "lab/journal/test_state.py",
     "lab/journal/test_writer.py",
+    "lab/relay",
     "lab/runs/test_run.py",
     "lab/runtimes/test_cards.py",
     "lab/runtimes/test_direct_launch.py",

@@ -76,12 +76,14 @@ EDGES: dict[str, set[str]] = {
     },
     "lab.engines": {"lab.environments", "lab.runs", "lab.runtimes", "lab.store", "lab.transport"},
     "lab.scripts": {"lab.engines", "lab.runs"},
-    "lab.service": {"lab.notebooks", "lab.runtimes", "lab.store"},
+    "lab.relay": {"lab.engines", "lab.journal", "lab.runtimes", "lab.store", "lab.supervisor", "lab.transport"},
+    "lab.service": {"lab.engines", "lab.notebooks", "lab.runtimes", "lab.store"},
     "lab.sweeps": {"lab.runs", "lab.runtimes", "lab.store"},
     "lab.start_page": {"lab.environments", "lab.journal", "lab.notebooks", "lab.runtimes", "lab.service"},
     "lab.server": {
         "instruments.top",
         "lab.colab",
+        "lab.engines",
         "lab.environments",
         "lab.forms",
         "lab.journal",
@@ -129,6 +131,7 @@ EDGES: dict[str, set[str]] = {
 }
 # Single imports beside these edges, each with its reason.
 EXCEPTIONS = {
+    ("lab.supervisor.event_loop", "lab.engines.slurm.job_log"),  # in a job: which of Slurm's ends it was
     ("instruments.top.cli", "lab.runtimes.process_owners"),  # `ownlab top` names the notebook behind a process
 }
 # Package of the guest -> the guest packages it may import, beside `text`.
@@ -182,6 +185,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "traitlets": ("ownlab/lab/runtimes/provisioner.py", "ownlab/lab/server/"),
     "vl_convert": ("ownlab/render/charts.py",),
     "zmq": (
+        "ownlab/lab/relay/",
         "ownlab/lab/supervisor/",
         "ownlab/lab/server/",
         "ownlab/lab/transport/",

@@ -73,8 +73,13 @@ export function cardName(name: string): string {
   return name.replace(/^(NVIDIA|AMD|Intel)(\(R\))?\s+/i, '').replace(/^(GeForce|Tesla|Radeon|Instinct)\s+/i, '');
 }
 
-/** "½ × H200", "2 × H200", "CPU". */
-export function typeName(type: Pick<RuntimeType, 'kind' | 'cards' | 'parts'>): string {
+/** "½ × H200", "2 × H200", "CPU"; on a cluster "2 × a100 · gpu", with the partition. */
+export function typeName(type: Pick<RuntimeType, 'kind' | 'cards' | 'parts'> & { partition?: string }): string {
+  const resources = resourcesName(type);
+  return type.partition ? text('{type} · {partition}', { type: resources, partition: type.partition }) : resources;
+}
+
+function resourcesName(type: Pick<RuntimeType, 'kind' | 'cards' | 'parts'>): string {
   if (type.kind === null) {
     return 'CPU';
   }

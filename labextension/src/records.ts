@@ -110,6 +110,8 @@ export interface RuntimeType {
   readonly units_per_hour: number;
   readonly free: boolean;
   readonly why_not: string;
+  readonly engine: string;
+  readonly partition: string;
 }
 
 export interface HostState {

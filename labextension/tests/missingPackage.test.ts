@@ -13,6 +13,8 @@ const type = (name: string, environment: string, kind: string | null = null): Ru
   parts: kind ? 12 : 0,
   units_per_hour: 0,
   free: true,
+  engine: '',
+  partition: '',
   why_not: ''
 });
 const TYPES = [type('cpu', 'default'), type('gpu', 'default', 'h200'), type('dl-cpu', 'dl'), type('dl-gpu', 'dl', 'h200')];

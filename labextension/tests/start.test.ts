@@ -9,7 +9,7 @@ const HOUR = 3600;
 const CARD = 'NVIDIA GeForce GTX 1080 Ti';
 
 function type(fields: Partial<RuntimeType>): RuntimeType {
-  return { name: 't', label: '', environment: 'default', python: '', kind: CARD, cards: 1, parts: 12, units_per_hour: 0, free: true, why_not: '', ...fields };
+  return { name: 't', label: '', environment: 'default', python: '', kind: CARD, cards: 1, parts: 12, units_per_hour: 0, free: true, why_not: '', engine: '', partition: '', ...fields };
 }
 
 function card(fields: Partial<CardState>): CardState {
@@ -119,4 +119,13 @@ test('a moment of the past is named as people do', () => {
 
 test('the greeting follows the time of day', () => {
   assert.deepEqual([2, 7, 12, 18].map(greeting), ['Good evening', 'Good morning', 'Good afternoon', 'Good evening']);
+});
+
+test('a type of a cluster names its partition, and is only taken if people choose it', () => {
+  const node = type({ name: 'node', kind: 'a100', cards: 2, engine: 'slurm', partition: 'gpu' });
+  assert.equal(tileName(node), '2 × a100 · gpu');
+  assert.equal(state(node, []), 'free on the cluster');
+  assert.equal(state({ ...node, free: false, why_not: 'no node is free' }, []), 'no node is free');
+  const cpu = type({ name: 'cpu', kind: null, cards: 0 });
+  assert.equal(preferredType([{ ...node, cards: 1 }, cpu])?.name, 'cpu');
 });

@@ -79,7 +79,7 @@ export function findOffer(module: string, kernel: string, types: ReadonlyArray<R
 /** Return the type of an environment that has as many cards as the present one, else the first. */
 function sameCards(types: ReadonlyArray<RuntimeType>, environment: string, now: RuntimeType | undefined): RuntimeType | undefined {
   const candidates = types.filter(type => type.environment === environment);
-  return candidates.find(type => type.kind === (now?.kind ?? null) && type.cards === (now?.cards ?? 0) && type.parts === (now?.parts ?? 0)) ?? candidates[0];
+  return candidates.find(type => type.partition === (now?.partition ?? '') && type.kind === (now?.kind ?? null) && type.cards === (now?.cards ?? 0) && type.parts === (now?.parts ?? 0)) ?? candidates[0];
 }
 
 /** "Torch==2.13.0" -> "torch". */

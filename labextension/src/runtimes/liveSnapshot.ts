@@ -57,7 +57,7 @@ export class LiveSnapshot {
   /** Return whether a type could start immediately if a runtime ended for it and gave up its cards or its place in the queue. */
   canStartNow(type: RuntimeType, replaced: Runtime | undefined): boolean {
     const snapshot = this._current;
-    if (type.free || !replaced || !snapshot) {
+    if (type.free || !replaced || !snapshot || type.engine !== '') {
       return type.free;
     }
     const others = snapshot.runtimes.filter(runtime => runtime.state === 'waiting' && runtime.id !== replaced.id);

@@ -45,6 +45,9 @@ export function describeAvailability(
   snapshot: Pick<Snapshot, 'cards' | 'runtimes' | 'host'>,
   canStart: (type: RuntimeType, replaced: Runtime) => boolean
 ): string {
+  if (type.engine !== '') {
+    return type.free ? text('free on the cluster') : type.why_not;
+  }
   if (type.kind === null) {
     return describeCores(snapshot.host);
   }

@@ -2,8 +2,13 @@
 import { PARTS } from '../formatting';
 import type { RuntimeType } from '../records';
 
-/** Return a whole card if one is free, else a part of one, else the CPU; undefined if there are no types yet. */
-export function preferredType(types: readonly RuntimeType[]): RuntimeType | undefined {
+/**
+ * Return a whole card if one is free, else a part of one, else the CPU; undefined if there are no types yet.
+ *
+ * A node of a cluster is only taken if people choose it: others may wait for it.
+ */
+export function preferredType(allTypes: readonly RuntimeType[]): RuntimeType | undefined {
+  const types = allTypes.filter(type => type.engine === '');
   const single = types.filter(type => type.kind !== null && type.cards === 1 && type.free);
   return (
     single.find(type => type.parts === PARTS) ??

@@ -146,6 +146,13 @@ class LabOptions:
         "lab.port", 0, integer_from(0, 65535), "The port on 127.0.0.1 that the lab listens on. 0: any free port."
     )
     browser: bool = _setting("lab.browser", True, as_boolean, "Open the browser with `ownlab up`.")
+    lab_engine: str = _setting(
+        "lab.engine",
+        "local",
+        as_string,
+        "Where notebooks of `ownlab up` run: local, on this machine; or slurm, also on nodes of the cluster that Slurm's commands "
+        "reach from here.",
+    )
     disk_warning_gb: float = _setting(
         "lab.disk_warning_gb",
         10.0,

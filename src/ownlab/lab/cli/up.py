@@ -65,6 +65,7 @@ class _Options(NamedTuple):
     is_flag=True,
     help="Do not build the default environment: runtimes start in ownlab's own Python until there is one.",
 )
+@click.option("--engine", metavar="NAME", help=setting_named("lab.engine").meaning)
 @click.option("--limits", "preset", metavar="PRESET", help=setting_named("limits.preset").meaning)
 def command(
     folder: str,
@@ -76,6 +77,7 @@ def command(
     no_browser: bool,
     detach: bool,
     no_default: bool,
+    engine: str | None,
     preset: str | None,
 ) -> None:
     """Serve FOLDER (default: this one) as a lab in the browser.
@@ -97,9 +99,13 @@ def command(
         port=port,
         browser=False if no_browser else None,
         default_environment=False if no_default else None,
+        lab_engine=engine,
         preset=preset,
     )
     environ = {**os.environ, **({"OWNLAB_LIMITS_PRESET": preset} if preset else {})}
+    if engine is not None:
+        environ["OWNLAB_LAB_ENGINE"] = engine
+    _check_engine(settings, environ)
     network = _network(host, certificate, key, environ)
     options = _Options(check_folder(folder), settings, environ, as_json, _notices(environ), network)
     lock = take_lock(options.folder, "watchdog")
@@ -111,6 +117,14 @@ def command(
             _start(options, lock, detach)
             return
     _join(options)  # a server whose watchdog was killed
+
+
+def _check_engine(settings: LabOptions, environ: dict[str, str]) -> None:
+    """Refuse an engine that is not there before anything is started."""
+    from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
+
+    if settings.lab_engine != DEFAULT_ENGINE:
+        find_engine(settings.lab_engine, environ, settings).notebook_types()
 
 
 def _network(host: str | None, certificate: str | None, key: str | None, environ: dict[str, str]) -> NetworkHost | None:

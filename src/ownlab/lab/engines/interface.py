@@ -14,7 +14,9 @@ from msgspec import Struct
 
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.settings import LabOptions
+from ownlab.errors import UsageError
 from ownlab.lab.runtimes.records import RuntimeType
+from ownlab.text import text
 
 __all__ = ["Engine", "HowToEnd", "Job", "JobRequest", "JobStatus", "Offer", "OfferList", "StopCause", "Task"]
 
@@ -120,6 +122,27 @@ class Engine(ABC):
         Called by `lab/scripts/preparation.py` with the request of a run, which takes the first offer; and by `ownlab types`
         without one. Raises UsageError or DeviceUnusable if a request can never be met, however long it waits.
         """
+
+    def notebook_types(self) -> tuple[RuntimeType, ...]:
+        """The runtime types that a lab offers beside those of its own machine; none if the engine starts no notebooks.
+
+        Called by `lab/server/machine_reader.py` and `ownlab up` if the setting lab.engine names this engine.
+        """
+        return ()
+
+    def submit_notebook(self, task: Task) -> Job:
+        """Start the runtime of a notebook on a node: `ownlab.lab.relay.node` with the folder of the task. As `submit` otherwise.
+
+        Called by `lab/relay/job_watcher.py`. Status and end of the job are those of every other.
+        """
+        raise UsageError(text("The engine {name} does not start notebooks.", name=self.name))
+
+    def find_job(self, job: Job) -> Job | None:
+        """A job whose reference was lost, with its reference; None if there is none.
+
+        Called by `lab/relay/job_watcher.py` after a relay was killed.
+        """
+        return None
 
     @abstractmethod
     def submit(self, task: Task) -> Job:

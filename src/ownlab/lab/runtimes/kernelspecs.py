@@ -29,6 +29,8 @@ _SPEC = "kernel.json"
 _LOGO = "logo-svg.svg"
 # Fields that describe the current moment only.
 _PASSING = ("free", "why_not")
+# Fields of types that start elsewhere.
+_OF_CLUSTERS = ("engine", "partition")
 
 _CPU_LOGO = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64">
@@ -141,7 +143,8 @@ def _write_spec(kind: RuntimeType, path: Path) -> bool:
 
 
 def _spec_of(kind: RuntimeType) -> dict[str, Any]:
-    described = {name: value for name, value in to_builtins(kind).items() if name not in _PASSING}
+    left_out = _PASSING if kind.engine else (*_PASSING, *_OF_CLUSTERS)
+    described = {name: value for name, value in to_builtins(kind).items() if name not in left_out}
     return {
         "argv": [
             own_python(),

@@ -15,7 +15,17 @@ from ownlab.lab.store.rows import CardRequest, Device
 from ownlab.lab.transport.endpoints import Endpoint, unix_endpoint
 from ownlab.text import text
 
-__all__ = ["Plan", "read_plan"]
+__all__ = ["NodeRequest", "Plan", "plan_from", "read_plan"]
+
+
+class NodeRequest(NamedTuple):
+    """What a runtime on a node of a cluster asks its engine for."""
+
+    engine: str
+    partition: str
+    kind: str | None  # the type of its cards, as the cluster names it; None: no cards
+    cards: int
+    argv: list[str]  # starts the kernel there
 
 
 class Plan(NamedTuple):
@@ -50,6 +60,15 @@ class Plan(NamedTuple):
     journal_url: str = ""
     # Of a script, which is no kernel: the folder of its logs, in which its end is recorded. "": a kernel.
     script_folder: str = ""
+    # Beside the server, of a runtime on a node of a cluster: what its relay asks for. None: it runs on this machine.
+    node: NodeRequest | None = None
+    # On the node: the folder of its job, which all machines share. "": it is not in a job.
+    job_folder: str = ""
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it runs in a job of a cluster, which has its cards and its end from there."""
+        return bool(self.job_folder)
 
     @property
     def control_endpoint(self) -> Endpoint:
@@ -71,16 +90,23 @@ class Plan(NamedTuple):
 
     def to_json(self) -> str:
         """The content of plan.json."""
-        nested = {"want": self.want._asdict(), "limits": self.limits._asdict()}
+        nested: dict[str, Any] = {"want": self.want._asdict(), "limits": self.limits._asdict()}
+        if self.node is not None:
+            nested["node"] = self.node._asdict()
         return json.dumps({**self._asdict(), **nested, "devices": [device._asdict() for device in self.devices]})
 
 
 def read_plan(path: str) -> Plan:
     """Read a plan that `Plan.to_json` wrote."""
     with open(path, encoding="utf-8") as file:
-        given = json.load(file)
+        return plan_from(json.load(file))
+
+
+def plan_from(given: dict[str, Any]) -> Plan:
+    """A plan from the object that `Plan.to_json` wrote. ValueError, KeyError or TypeError if it is something else."""
     given["want"] = CardRequest(**given["want"])
     given["limits"] = Limits(**given["limits"])
+    given["node"] = NodeRequest(**given["node"]) if given.get("node") else None
     given["devices"] = tuple(
         Device(**{**device, "strangers": tuple(device["strangers"])}) for device in given["devices"]
     )

@@ -89,6 +89,8 @@ class OwnlabProvisioner(KernelProvisionerBase):
             return None
         if not self.managed or self.plan is None:
             return 0
+        if self.plan.node is not None and not state.is_runtime_alive(self.plan.runtime):
+            await asyncio.to_thread(start.revive, self.plan, self.first_env or os.environ)  # its job goes on
         return state.kernel_exit_code(self.plan.home)
 
     async def wait(self) -> int | None:
@@ -192,7 +194,9 @@ class OwnlabProvisioner(KernelProvisionerBase):
         """Start the next kernel of a runtime on the same cards and ports; with a new supervisor if the old one is gone."""
         now = state.read_state(plan.home)
         if now is None or not state.is_alive(now.get("supervisor")):
-            return self._replace_supervisor(plan, env, cwd)
+            if not start.revive(plan, env):
+                return self._replace_supervisor(plan, env, cwd)
+            now = state.read_state(plan.home) or {"state": "starting"}
         if now["state"] not in ("waiting", "starting"):  # otherwise its first kernel is still starting
             try:
                 colab = colab_variables(env.get(_SESSION, ""), plan.runtime, env)
@@ -222,7 +226,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         now = state.read_state(self.plan.home) if self.plan is not None else None
         if self.plan is None or now is None:
             return
-        if not state.is_alive(now.get("kernel")):
+        if not state.has_kernel(now):
             if now["state"] in ("waiting", "starting") and command != "signal":
                 self.managed = False  # there is no kernel to wait for: `cleanup` ends the runtime, or leaves it waiting
             return

@@ -47,6 +47,8 @@ class RuntimeType(Struct, frozen=True):
     units_per_hour: float
     free: bool = True  # whether it can start now without waiting
     why_not: str = ""  # "held by ann (train.ipynb) since 10:02"
+    engine: str = ""  # of a cluster, on a node of which it starts; "": this machine
+    partition: str = ""  # of that cluster
 
 
 class CardShare(Struct, frozen=True):

@@ -139,6 +139,8 @@ def _runtime(
     busy = [share.utilisation for share in shares if share.utilisation is not None]
     alive = is_living(store, row)
     why = view.why_taken(row.want, place - 1) if place is not None else ""
+    if row.state == "waiting" and row.want.kind is None:
+        why = row.ends_why  # in the queue of a cluster
     return Runtime(
         id=row.id,
         person=row.person,
@@ -220,6 +222,8 @@ def _holder(lease: Lease, view: _StoreView) -> CardHolder:
 
 
 def _type(kind: RuntimeType, view: _StoreView, quota_reason: str) -> RuntimeType:
+    if kind.engine:  # whoever listed it has asked the cluster
+        return kind
     if kind.kind is None:
         return replace(kind, free=True, why_not="")
     why_not = quota_reason or view.why_not(CardRequest(kind.kind, kind.cards, kind.parts))

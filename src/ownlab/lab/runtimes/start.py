@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from ownlab.atomic_files import replace_file
 from ownlab.config.limits import Limits, limits_of, stricter
 from ownlab.config.loader import resolve_lab_options
@@ -23,10 +25,10 @@ from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
 from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
 from ownlab.lab.runtimes.kernelspecs import read_specs
-from ownlab.lab.runtimes.launch_plan import Plan
+from ownlab.lab.runtimes.launch_plan import NodeRequest, Plan
 from ownlab.lab.runtimes.operations import end_runtime, remove_folders
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.runtimes.state import read_state, runtime_folder
+from ownlab.lab.runtimes.state import is_locked, read_state, runtime_folder
 from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import layout_of
 from ownlab.lab.store.location import choose_store
@@ -40,6 +42,7 @@ __all__ = [
     "make_plan",
     "make_script_plan",
     "new_connection",
+    "revive",
     "start_supervisor",
     "tcp_connection",
     "wait_until_started",
@@ -48,6 +51,8 @@ __all__ = [
 _GUEST = Path(__file__).resolve().parents[3] / "ownlab_guest"
 _LAUNCH = _GUEST / "kernel" / "launch.py"
 _LAUNCH_SCRIPT = _GUEST / "training" / "launcher.py"
+# The modules that stand beside a kernel, and for one on another machine.
+_SUPERVISOR, _RELAY = "ownlab.lab.supervisor", "ownlab.lab.relay"
 # A socket's path has at most 107 bytes (unix(7)); this leaves room for our file names.
 _LONGEST_HOME = 80
 # Seconds in which a kernel that cannot work (no ipykernel, a broken environment) has failed.
@@ -76,6 +81,9 @@ def make_plan(
     options = resolve_lab_options(environ=env)
     types = read_specs(kernels_folder(env))
     kind = find_type(type_name, types)
+    node = _node_request(kind, lab, extra_arguments)
+    if node is not None:
+        kind = replace(kind, kind=None, cards=0)  # its cards are not of this machine
     plan = _plan(
         kind,
         options,
@@ -90,8 +98,22 @@ def make_plan(
         detached=detached,
         wait=wait,
         journal=str(state_folder(env) / "journals" / runtime) if lab or journal else "",
+        node=node,
     )
     return _write(plan)
+
+
+def _node_request(kind: RuntimeType, lab: str | None, extra_arguments: Sequence[str]) -> NodeRequest | None:
+    """What is asked of an engine; None if the type starts on this machine."""
+    if not kind.engine:
+        return None
+    if lab is None:
+        raise LabError(
+            text("{label} starts on a node of a cluster, which only a lab can do.", label=kind.label),
+            hint=text("Open the notebook in the lab. `ownlab run --engine slurm SCRIPT` runs scripts there."),
+        )
+    argv = [kind.python, str(_LAUNCH), "-f", "{connection_file}", *extra_arguments]
+    return NodeRequest(kind.engine, kind.partition, kind.kind, kind.cards, argv)
 
 
 def make_script_plan(
@@ -234,7 +256,7 @@ def start_supervisor(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[byt
     log = os.open(os.path.join(plan.home, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "ownlab.lab.supervisor", os.path.join(plan.home, "plan.json")],
+            [sys.executable, "-m", _SUPERVISOR if plan.node is None else _RELAY, os.path.join(plan.home, "plan.json")],
             stdin=subprocess.DEVNULL if plan.detached else subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -253,6 +275,24 @@ def start_supervisor(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[byt
         raise LabError(message) from exc
     finally:
         os.close(log)
+
+
+def revive(plan: Plan, env: Mapping[str, str], deadline: float = 10.0) -> bool:
+    """Start the relay of a runtime on a node again, if it is gone. Return whether it is there after some seconds."""
+    state = read_state(plan.home)
+    if plan.node is None or is_locked(plan) or (state is not None and state["state"] == "ended"):
+        return False
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(plan.home, "state.json"))  # it names processes that are gone
+    os.makedirs(plan.sockets, mode=0o700, exist_ok=True)  # /tmp may have been emptied
+    child = start_supervisor(plan, env)
+    end = time.monotonic() + deadline
+    while time.monotonic() < end and child.poll() is None:
+        now = read_state(plan.home)
+        if now is not None and all(now["connection"][f"{channel}_port"] for channel in JUPYTER_CHANNELS):
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def wait_until_started(
@@ -296,7 +336,7 @@ def _may_be_used(plan: Plan, now: Mapping[str, Any], *, patient: bool) -> bool:
     if not all(now["connection"][f"{channel}_port"] for channel in JUPYTER_CHANNELS):
         return False
     if now["state"] == "waiting":
-        return plan.wait
+        return plan.wait and (plan.node is None or bool(now["node"].get("submitted")))
     return now["state"] == "running" or (now["kernel"] is not None and not patient)
 
 

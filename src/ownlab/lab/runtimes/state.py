@@ -16,6 +16,7 @@ from ownlab.text import text, unpack_texts
 
 __all__ = [
     "all_plans",
+    "has_kernel",
     "is_alive",
     "is_locked",
     "is_run_below",
@@ -60,12 +61,19 @@ def kernel_exit_code(home: str) -> int | None:
     state = read_state(home)
     if state is None:
         return 1
+    if "node" in state and state["state"] in ("waiting", "starting", "running"):
+        return None  # it lives on a node, whether or not its relay does
     if is_alive(state.get("kernel")):
         return None
     if state["state"] in ("waiting", "starting") and is_alive(state.get("supervisor")):
         return None
     code = state.get("exit_code")
     return 1 if code is None else int(code)
+
+
+def has_kernel(state: Mapping[str, Any]) -> bool:
+    """Whether a kernel lives, here or, as its relay says, on a node."""
+    return is_alive(state.get("kernel")) or bool((state.get("node") or {}).get("kernel"))
 
 
 def plan_of(runtime: str) -> Plan | None:

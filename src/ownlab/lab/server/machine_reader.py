@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
 from ownlab.config.settings import LabOptions
-from ownlab.errors import LabError, StoreError
+from ownlab.errors import LabError, OwnlabError, StoreError
+from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
 from ownlab.lab.environments.registry import environments_file, list_environments
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
@@ -52,6 +53,8 @@ class MachineReader:
         self._types: tuple[RuntimeType, ...] = ()
         self._kernelspec_error = ""
         self._cards_at = float("-inf")
+        self._cluster_types: tuple[RuntimeType, ...] = ()
+        self._cluster_error = ""
         self._environments = 0  # when the list of environments was changed
         self.last_stamp: tuple[int, ...] = ()  # the store's stamp after the last read
 
@@ -79,7 +82,7 @@ class MachineReader:
             self._types,
             usage,
             labs={lab.id: lab.folder for lab in labs()},
-            notices=[notice for notice in (self._notice, self._kernelspec_error) if notice],
+            notices=[notice for notice in (self._notice, self._kernelspec_error, self._cluster_error) if notice],
         )
         self.last_stamp = self.stamp()
         return snapshot
@@ -113,8 +116,8 @@ class MachineReader:
             self._devices = read_devices()
             self._cards_at = time.monotonic()
         self._environments = environments
-        types = runtime_types(self._devices, list_environments(), self._options)
-        if types == self._types:
+        types = runtime_types(self._devices, list_environments(), self._options) + self._read_cluster()
+        if types == self._types and not self._cluster_types:  # others may write the types of this machine alone
             return
         self._types, self._kernelspec_error = types, ""
         try:
@@ -123,6 +126,16 @@ class MachineReader:
             # The kernelspecs belong to an administrator: only the types listed there can be started.
             self._types = read_specs(kernels_folder())
             self._kernelspec_error = sentences(sentence(exc.message), exc.hint)
+
+    def _read_cluster(self) -> tuple[RuntimeType, ...]:
+        """What the engine of the lab offers beside this machine; the last list while it does not answer."""
+        if self._options.lab_engine != DEFAULT_ENGINE:
+            try:
+                self._cluster_types = find_engine(self._options.lab_engine, os.environ, self._options).notebook_types()
+                self._cluster_error = ""
+            except OwnlabError as exc:
+                self._cluster_error = sentences(sentence(exc.message), exc.hint)
+        return self._cluster_types
 
 
 def ensure_specs() -> None:

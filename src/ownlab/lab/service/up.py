@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ownlab.config.paths import kernels_folder
 from ownlab.config.settings import LabOptions
-from ownlab.errors import InputError, LabError, StoreError
+from ownlab.errors import DeadlineError, InputError, LabError, StoreError
 from ownlab.lab.service.http_client import wait_for_lab
 from ownlab.lab.service.labs import ROLES, Lab, lock_holder, read_lab
 from ownlab.text import text
@@ -59,7 +59,7 @@ def read_surroundings(options: LabOptions, environ: Mapping[str, str]) -> Surrou
     from ownlab.lab.store.layout import layout_of
     from ownlab.lab.store.location import choose_store
 
-    types = current_types(environ)
+    types = current_types(environ) + _cluster_types(options, environ)
     write_specs(types, kernels_folder(environ))
     store = choose_store(options, environ)
     limits = limits_of(options)
@@ -69,6 +69,18 @@ def read_surroundings(options: LabOptions, environ: Mapping[str, str]) -> Surrou
     except StoreError:  # `own_runtimes` says what is wrong with the store; notebooks on the CPU can be used
         pass
     return Surroundings(types, store, limits)
+
+
+def _cluster_types(options: LabOptions, environ: Mapping[str, str]) -> tuple[RuntimeType, ...]:
+    """What the engine of the lab offers beside this machine. The page says why it does not answer."""
+    from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
+
+    if options.lab_engine == DEFAULT_ENGINE:
+        return ()
+    try:
+        return find_engine(options.lab_engine, environ, options).notebook_types()
+    except (LabError, DeadlineError):
+        return ()
 
 
 def wait_until_served(folder: str, alive: Callable[[], bool]) -> Lab | None:

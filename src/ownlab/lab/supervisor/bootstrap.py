@@ -18,7 +18,7 @@ from ownlab.lab.supervisor.registration import Registration
 from ownlab.lab.supervisor.state_writer import FAILED, StateWriter, initial_state, log, write_state
 from ownlab.text import sentences
 
-__all__ = ["KEEPER_DIED", "supervise"]
+__all__ = ["KEEPER_DIED", "runtime_row", "supervise"]
 
 KEEPER_DIED = signal.SIGUSR1
 
@@ -35,7 +35,7 @@ def supervise(plan: Plan, keeper: Process, lock: int, umask: int) -> int:
     state = initial_state(plan, keeper, own)
     launcher = Launcher(plan, lock, umask)
     try:
-        registration = Registration(plan.store, _row(plan, keeper, own), lock)
+        registration = Registration(plan.store, runtime_row(plan, keeper, own), lock)
         granted = _register(plan, registration)
         kernel = None
         if not isinstance(granted, QueuePosition):
@@ -76,7 +76,8 @@ def _fail(plan: Plan, state: dict[str, Any], how: str, reason: str) -> int:
     return FAILED
 
 
-def _row(plan: Plan, keeper: Process, supervisor: Process) -> RuntimeRow:
+def runtime_row(plan: Plan, keeper: Process, supervisor: Process) -> RuntimeRow:
+    """The row of a runtime that is about to start."""
     now, uid = time.time(), os.getuid()
     try:
         person = pwd.getpwuid(uid).pw_name

@@ -7,7 +7,7 @@ the journal before it is forwarded.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import zmq
@@ -60,10 +60,12 @@ class Channels:
         sockets: str,
         journal: Endpoint,
         backlog: int,
+        answer: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         """Unix sockets are bound in the folder `sockets`. With a recorder, the journal is served at its endpoint.
 
-        At most `backlog` bytes wait in memory for a client that does not read.
+        At most `backlog` bytes wait in memory for a client that does not read. On TCP, where clients are on other machines,
+        `answer` serves commands.
         """
         self.inspector = MessageInspector(connection["key"])
         self._poller = poller
@@ -81,8 +83,10 @@ class Channels:
         self.connection = self._bind(connection, sockets)
         self._journal_server: JournalServer | None = None
         if recorder:
-            self._journal_server = JournalServer(self._socket(zmq.ROUTER), backlog)
-            self._bindings.bind(self._journal_server.socket, journal, unix_endpoint(sockets, "line").path)
+            folder, commands = ("", None) if journal.is_unix else (recorder.folder, answer)
+            self._journal_server = JournalServer(self._socket(zmq.ROUTER), backlog, folder=folder, answer=commands)
+            line = unix_endpoint(sockets, "line").path
+            self.journal_endpoint = self._bindings.bind(self._journal_server.socket, journal, line)
             poller.register(self._journal_server.socket, zmq.POLLIN)
         if self._bindings.authenticator:
             poller.register(self._bindings.authenticator, zmq.POLLIN)

@@ -14,6 +14,7 @@ from ownlab.errors import LabError
 from ownlab.lab.journal.death import Death
 from ownlab.lab.supervisor.channels import Channels
 from ownlab.lab.supervisor.control_commands import answer
+from ownlab.lab.supervisor.job_address import write_address
 from ownlab.lab.supervisor.journal_recorder import JournalRecorder
 from ownlab.lab.supervisor.lifecycle import Lifecycle
 from ownlab.lab.supervisor.script_channels import ScriptChannels
@@ -32,13 +33,18 @@ def run(lifecycle: Lifecycle, keeper: int) -> None:
     """Run until the runtime is over."""
     plan, poller = lifecycle.plan, zmq.Poller()
     recorder = JournalRecorder(plan) if plan.journal else None
+    commands = partial(answer, lifecycle)
     try:
         channels: Channels | ScriptChannels = (
             ScriptChannels()
             if plan.script_folder
-            else Channels(plan.connection, poller, recorder, plan.sockets, plan.journal_endpoint, plan.backlog_mb << 20)
+            else Channels(
+                plan.connection, poller, recorder, plan.sockets, plan.journal_endpoint, plan.backlog_mb << 20, commands
+            )
         )
-        listener = ControlServer(plan.control_endpoint.path, partial(answer, lifecycle))
+        listener = ControlServer(plan.control_endpoint.path, commands)
+        if plan.is_job and isinstance(channels, Channels):
+            write_address(plan.job_folder, channels.journal_endpoint)
     except (zmq.ZMQError, OSError, LabError) as exc:
         reason = exc.message if isinstance(exc, LabError) else exc.strerror or exc
         lifecycle.fail("ended", text("its sockets cannot be opened: {reason}", reason=reason))
@@ -116,10 +122,21 @@ class _Loop:
         if signum == signal.SIGCHLD:
             self._lifecycle.reap()
         elif signum == signal.SIGTERM:
-            self._lifecycle.end(text("it was stopped"), now=False)
+            self._terminated()
         elif os.getppid() != self._keeper:
             log("the keeper died")
             self._lifecycle.end(text("its keeper was killed"), now=True, death=Death("keeper"))
+
+    def _terminated(self) -> None:
+        """SIGTERM: somebody on this machine stops the runtime, or the cluster ends its job."""
+        plan = self._lifecycle.plan
+        if not plan.is_job:
+            self._lifecycle.end(text("it was stopped"), now=False)
+            return
+        from ownlab.lab.engines.slurm.job_log import cause_in, describe_cause, read_log
+
+        why = describe_cause(cause_in(read_log(plan.job_folder)) or "cancelled", plan.job_folder)
+        self._lifecycle.end(why, now=False, death=Death("limit", reason=why))
 
 
 def _signal_pipe() -> int:

@@ -10,12 +10,14 @@ import gc
 import json
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from ownlab.errors import StoreError
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.store import locks
 from ownlab.lab.store.layout import hold_lock, lock_path
+from ownlab.lab.store.rows import Process
 from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.bootstrap import supervise
 from ownlab.lab.supervisor.kernel_process import kernel_address
@@ -25,11 +27,16 @@ from ownlab.text import sentences, text, unpack_texts
 
 __all__ = ["keep"]
 
+# A relay that ends so often is not started again by this keeper.
+_MOST_STARTS = 5
 _FILES = ("plan.json", "state.json", "kernel.json", "log")
 
 
-def keep(plan_file: str) -> int:
-    """Start the supervisor of a plan, wait for it, and clean up."""
+def keep(plan_file: str, run: Callable[[Plan, Process, int, int], int] = supervise) -> int:
+    """Start the supervisor of a plan, wait for it, and clean up.
+
+    The relay of a runtime on another machine is kept in the same way (`run`); if it dies, it is started again.
+    """
     plan = read_plan(plan_file)
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -47,10 +54,16 @@ def keep(plan_file: str) -> int:
     for signum in (signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     gc.freeze()
-    supervisor = os.fork()
-    if supervisor:
-        return _wait(plan, supervisor)
-    code = supervise(plan, keeper, lock, umask)  # an exception ends this process, with its traceback in the log
+    for start in range(1, _MOST_STARTS + 1):
+        supervisor = os.fork()
+        if not supervisor:
+            break
+        code = _wait(plan, supervisor)
+        if plan.node is None or code in (0, FAILED) or start == _MOST_STARTS:
+            _clean_up(plan, code)
+            return code
+        log(f"the relay has died ({code}) and is started again")
+    code = run(plan, keeper, lock, umask)  # an exception ends this process, with its traceback in the log
     if os.getppid() != keeper.pid:  # the keeper was killed; all processes below have been ended
         _clean_up(plan, code)
     return code
@@ -78,11 +91,14 @@ def _wait(plan: Plan, supervisor: int) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while left := end_descendants(_reap, 60.0):
         log(f"killed but still running: {', '.join(map(str, left))}")
-    _clean_up(plan, code)
     return code
 
 
 def _clean_up(plan: Plan, code: int) -> None:
+    if plan.node is not None and code not in (0, FAILED):  # its job goes on, and another relay may follow it
+        _release(plan)
+        _remove_files(plan, sockets_only=True)
+        return
     if code not in (0, FAILED):
         _record_death_in_journal(plan, code)  # while the runtime is locked: nobody else writes its journal
     _release(plan)

@@ -127,7 +127,10 @@ class Launcher:
         self.held = tuple(device for device in devices if device.uuid in uuids)
         # Cards are not read before a CPU runtime starts: hide those of every vendor.
         vendors = {device.vendor for device in devices} or VENDORS
-        self._own.update(variables(self.held, self._plan.want.parts, vendors))
+        if self._plan.is_job:  # its cards are those that the job was given, which has variables for them
+            self._own.update({"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")})
+        else:
+            self._own.update(variables(self.held, self._plan.want.parts, vendors))
 
     def start(self, changes: Mapping[str, str], cwd: str) -> Kernel:
         """Start a kernel with changes to the environment. LabError if its program or folder cannot be used."""

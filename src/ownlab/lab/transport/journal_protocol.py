@@ -10,15 +10,20 @@ from ownlab.text import text
 __all__ = [
     "ACK",
     "ACK_BYTES",
+    "ANSWER",
     "BYE",
+    "COMMAND",
     "DROPPED",
     "DUPLICATE",
+    "FETCH",
+    "FETCHED",
     "FOLLOW",
     "HELLO",
     "PING",
     "RECORD",
     "RELEASED",
     "SEND",
+    "STORED",
     "pack",
     "unpack",
 ]
@@ -30,11 +35,19 @@ FOLLOW = b"follow"  # {"only": null or ["status"]}: send me everything from now 
 ACK = b"ack"  # the number of bytes in the records that it has handled since FOLLOW
 SEND = b"send"  # channel, header, parent header, metadata, content, buffers …: forward this to the kernel
 BYE = b"bye"
+# Sent by the relay of a runtime on another machine, which has neither its journal nor its control socket.
+FETCH = b"fetch"  # number: send me records above it from the journal on disk, as many as are sent at once
+COMMAND = b"command"  # id, {"do": …}: as on the control socket
 # Sent by the supervisor.
 HELLO = b"hello"  # {"position", "busy", "execution_state", "kernel_info", "launch", "kernel_session"}
 RECORD = b"record"  # head, parts …: a record that was just written to the journal
 DUPLICATE = b"again"  # message id: it was sent before and is not forwarded again
 PING = b"ping"  # needs no reply: it is sent to learn whether a client is still connected
+STORED = b"stored"  # head, parts …: a record that was fetched
+FETCHED = (
+    b"fetched"  # number, b"more" or b"end": everything up to it was sent; in the journal there is more, or not now
+)
+ANSWER = b"answer"  # id, {"ok": …}: the answer to a command
 DROPPED = b"dropped"  # number: nothing more is sent; records up to this number are on disk; follow again
 
 ACK_BYTES = 1 << 20  # an acknowledgement is due after so many
@@ -45,13 +58,13 @@ RELEASED = text("its notebook released it")
 _HEAD = struct.Struct("<QdBB")
 
 
-def pack(record: Record) -> list[bytes]:
+def pack(record: Record, kind: bytes = RECORD) -> list[bytes]:
     """Pack a record into frames."""
     head = _HEAD.pack(record.number, record.at, CHANNELS.index(record.channel), record.to_kernel)
-    return [RECORD, head, *record.parts]
+    return [kind, head, *record.parts]
 
 
 def unpack(frames: list[bytes]) -> Record:
-    """Unpack a record from received frames, RECORD included."""
+    """Unpack a record from received frames, the kind included."""
     number, at, channel, to_kernel = _HEAD.unpack(frames[1])
     return Record(number, CHANNELS[channel], bool(to_kernel), at, tuple(frames[2:]))

@@ -15,15 +15,21 @@ from ownlab.lab.journal.records import Record, json_object
 from ownlab.lab.transport.journal_protocol import (
     ACK,
     ACK_BYTES,
+    ANSWER,
     BYE,
+    COMMAND,
     DROPPED,
     DUPLICATE,
+    FETCH,
+    FETCHED,
     FOLLOW,
     HELLO,
     PING,
     SEND,
+    STORED,
     pack,
 )
+from ownlab.text import pack_texts, unpack_texts
 
 __all__ = ["IDENTITY", "ClientMessage", "JournalServer", "send_frames"]
 
@@ -33,6 +39,9 @@ IDENTITY = b"line"
 _CHANNELS = (b"shell", b"control", b"stdin")
 # Pages resend messages that may not have arrived; the ids of this many messages are remembered.
 _REMEMBERED = 10_000
+
+# Bytes of records that are sent at once to a relay that is behind.
+_FETCHED_BYTES = 4 << 20
 
 # As plain numbers: pyzmq's own send_multipart combines two enum members for wanted_type frame, which doubles its time.
 _MORE = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
@@ -82,10 +91,22 @@ class _Follower:
 class JournalServer:
     """The followers, on one ROUTER socket. A follower for which more than `backlog` bytes are waiting is dropped."""
 
-    def __init__(self, socket: zmq.Socket[bytes], backlog: int) -> None:
-        """The caller binds the socket."""
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        backlog: int,
+        *,
+        folder: str = "",
+        answer: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        """The caller binds the socket.
+
+        `folder` of the journal and `answer` to commands are for clients on other machines, which cannot use the disk and the control
+        socket of this one. Without them, such requests are ignored.
+        """
         socket.router_mandatory = True  # otherwise a follower that is gone would never be noticed
         self.socket, self._backlog = socket, backlog
+        self._folder, self._answer = folder, answer
         self._followers: dict[bytes, _Follower] = {}  # by identity
         self._seen_ids: dict[str, None] = {}
 
@@ -99,6 +120,11 @@ class JournalServer:
             self._followers[identity].acknowledged = int(more[0])
         elif kind == BYE:
             self._followers.pop(identity, None)
+        elif kind == FETCH and self._folder and more and more[0].isdigit() and len(more[0]) < 20:
+            self._send_from_disk(identity, int(more[0]))
+        elif kind == COMMAND and self._answer and len(more) == 2:
+            answer = pack_texts(self._answer(unpack_texts(json_object(more[1]))))
+            self._send([identity, ANSWER, more[0], json.dumps(answer).encode()])
         elif kind == SEND and len(more) >= 5 and more[0] in _CHANNELS:
             message = ClientMessage(identity, str(json_object(more[1]).get("msg_id", "")), more[0].decode(), more[1:])
             if message.name in self._seen_ids:
@@ -143,6 +169,23 @@ class JournalServer:
         for identity, follower in list(self._followers.items()):
             if follower.dropped:
                 self._send([identity, DROPPED, b"%d" % position])
+
+    def _send_from_disk(self, identity: bytes, after: int) -> None:
+        """Send what the journal has above a number, up to a limit. The relay asks for the rest."""
+        from pathlib import Path  # few runtimes have a relay
+
+        from ownlab.lab.journal.reader import records_after
+
+        last, size, rest = after, 0, b"end"
+        for record in records_after(Path(self._folder), after):
+            if size > _FETCHED_BYTES:
+                rest = b"more"
+                break
+            frames = pack(record, STORED)
+            size += sum(map(len, frames))
+            self._send([identity, *frames])
+            last = record.number
+        self._send([identity, FETCHED, b"%d" % last, rest])
 
     def _send(self, frames: list[bytes]) -> None:
         try:

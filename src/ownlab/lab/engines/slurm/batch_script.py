@@ -8,19 +8,34 @@ to say of the job; lines that begin with "ownlab: " name what is missing on a no
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 from ownlab.lab.engines.job_end import END_FILE
+from ownlab.lab.engines.slurm.job_log import LOG
 
-__all__ = ["LOG", "MISSING", "NOT_STARTED", "batch_script"]
+__all__ = ["LOG", "MISSING", "NOT_STARTED", "batch_script", "notebook_script"]
 
-LOG = "slurm.log"
 NOT_STARTED = 94  # the exit code of a node on which something is missing; not one of sysexits.h or of a shell
 # What a line "ownlab: WORD NODE" of the log says to be missing.
 MISSING = ("folder", "cwd", "python")
 _LAUNCHER = Path(__file__).resolve().parents[4] / "ownlab_guest" / "training" / "launcher.py"
 
-# Both wait in a loop, since a signal interrupts `wait`. Slurm sends SIGTERM to the ranks too, which then may save.
+# In a loop, since a signal interrupts `wait`. Slurm sends SIGTERM to what it waits for too, which then may save.
+_WAIT = """\
+while :; do
+    wait $!
+    code=$?
+    kill -0 $! 2>/dev/null || break
+done
+wait $!
+last=$?
+[ "$last" -eq 127 ] || code=$last
+printf '{{"at": %s, "exit_code": %s}}\\n' "$(date +%s)" "$code" >"$OWNLAB_FOLDER/{end}.part"
+mv "$OWNLAB_FOLDER/{end}.part" "$OWNLAB_FOLDER/{end}"
+exit "$code"
+"""
+
 _SCRIPT = """\
 #!/bin/sh
 # Written by ownlab for sbatch.
@@ -42,22 +57,36 @@ srun --mpi=none --kill-on-bad-exit=1 --export=ALL /bin/sh -c '
     export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES-}}"
     exec "$OWNLAB_PYTHON" "$OWNLAB_LAUNCHER" --node "$OWNLAB_FOLDER" "$SLURM_NODEID" "$SLURM_JOB_NUM_NODES" "$OWNLAB_RENDEZVOUS"
 ' &
-while :; do
-    wait $!
-    code=$?
-    kill -0 $! 2>/dev/null || break
-done
-wait $!
-last=$?
-[ "$last" -eq 127 ] || code=$last
-printf '{{"at": %s, "exit_code": %s}}\\n' "$(date +%s)" "$code" >"$OWNLAB_FOLDER/{end}.part"
-mv "$OWNLAB_FOLDER/{end}.part" "$OWNLAB_FOLDER/{end}"
-exit "$code"
-"""
+{wait}"""
+
+
+# A notebook has one node, on which the batch script itself runs: what it starts needs no srun.
+_NOTEBOOK_SCRIPT = """\
+#!/bin/sh
+# Written by ownlab for sbatch.
+export OWNLAB_FOLDER={folder} OWNLAB_CWD={cwd} OWNLAB_PYTHON={python} OWNLAB_HOST={program}
+trap : TERM
+missing() {{ echo "ownlab: $1 $SLURMD_NODENAME" >&2; exit {not_started}; }}
+[ -d "$OWNLAB_FOLDER" ] || missing folder
+[ -d "$OWNLAB_CWD" ] || missing cwd
+[ -x "$OWNLAB_PYTHON" ] && [ -x "$OWNLAB_HOST" ] || missing python
+export CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES-}}"
+# The address by which Slurm itself reaches this node.
+address=$(scontrol -o show node "$SLURMD_NODENAME" | sed -n 's/.* NodeAddr=\\([^ ]*\\) .*/\\1/p')
+export OWNLAB_NODE_ADDRESS="$address"
+"$OWNLAB_HOST" -m ownlab.lab.relay.node "$OWNLAB_FOLDER" &
+{wait}"""
+
+
+def notebook_script(folder: str, cwd: str, python: str) -> str:
+    """The batch script of a notebook whose job has this folder."""
+    quoted = {"folder": folder, "cwd": cwd, "python": python, "program": sys.executable}
+    values = {name: shlex.quote(value) for name, value in quoted.items()}
+    return _NOTEBOOK_SCRIPT.format(**values, not_started=NOT_STARTED, wait=_WAIT.format(end=END_FILE))
 
 
 def batch_script(folder: str, cwd: str, python: str) -> str:
     """The batch script of a run in this folder."""
     quoted = {"folder": folder, "cwd": cwd, "python": python, "program": str(_LAUNCHER)}
     values = {name: shlex.quote(value) for name, value in quoted.items()}
-    return _SCRIPT.format(**values, end=END_FILE, not_started=NOT_STARTED)
+    return _SCRIPT.format(**values, not_started=NOT_STARTED, wait=_WAIT.format(end=END_FILE))

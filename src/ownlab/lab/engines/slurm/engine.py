@@ -14,11 +14,13 @@ from ownlab.config.settings import LabOptions
 from ownlab.errors import CardsTaken, DeadlineError, InputError, LabError
 from ownlab.lab.engines.interface import Engine, HowToEnd, Job, JobRequest, JobStatus, Offer, Task
 from ownlab.lab.engines.job_end import END_FILE
-from ownlab.lab.engines.slurm.batch_script import batch_script
+from ownlab.lab.engines.slurm.batch_script import batch_script, notebook_script
 from ownlab.lab.engines.slurm.commands import Slurm
 from ownlab.lab.engines.slurm.job_status import end_from_folder, lost, status_of, write_reason
+from ownlab.lab.engines.slurm.notebook_types import notebook_types
 from ownlab.lab.engines.slurm.readers import read_time
 from ownlab.lab.engines.slurm.requests import ENGINE, Site, all_offers, comment_of, offer_for, sbatch_options
+from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.text import text
 
 __all__ = ["SlurmEngine"]
@@ -48,12 +50,29 @@ class SlurmEngine(Engine):
             return all_offers(site, self.options, self.environ)
         return (offer_for(request, site, self.options, self.environ),)
 
+    def notebook_types(self) -> tuple[RuntimeType, ...]:
+        """Each partition: its CPUs, and one to all cards of each type on a node."""
+        self._slurm.check_version()
+        return notebook_types(Site(self._slurm.partitions(), self._slurm.nodes()), self.options, self.environ)
+
+    def submit_notebook(self, task: Task) -> Job:
+        """Give the batch script of a notebook to sbatch."""
+        return self._submit(task, notebook_script(task.folder, task.cwd, task.offer.type.python))
+
+    def find_job(self, job: Job) -> Job | None:
+        """By its comment."""
+        number = self._number(job)
+        return job._replace(reference=number) if number else None
+
     def submit(self, task: Task) -> Job:
         """Give the batch script of a run to sbatch."""
+        return self._submit(task, batch_script(task.folder, task.cwd, task.offer.type.python))
+
+    def _submit(self, task: Task, script: str) -> Job:
         options = sbatch_options(task, self.options)
         path = Path(task.folder, "job.sh")
         try:
-            path.write_text(batch_script(task.folder, task.cwd, task.offer.type.python), encoding="utf-8")
+            path.write_text(script, encoding="utf-8")
         except OSError as exc:
             raise InputError(
                 text("Cannot write to {folder}: {reason}.", folder=task.folder, reason=exc.strerror)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,16 +17,15 @@ from msgspec.structs import replace
 from ownlab.atomic_files import replace_file
 from ownlab.json_encoding import encode_json
 from ownlab.lab.engines.interface import Job, JobStatus, StopCause
-from ownlab.lab.engines.job_end import END_FILE, read_end, read_object
+from ownlab.lab.engines.job_end import END_FILE, read_end
 from ownlab.lab.engines.slurm.batch_script import LOG, MISSING, NOT_STARTED
+from ownlab.lab.engines.slurm.job_log import CANCEL_FILE, cause_in, describe_cause, read_log
 from ownlab.lab.engines.slurm.readers import expand_hosts
 from ownlab.lab.engines.slurm.records import SlurmJob
-from ownlab.text import Text, pack_texts, sentences, text
+from ownlab.text import pack_texts, sentences, text
 
 __all__ = ["CANCEL_FILE", "end_from_folder", "lost", "status_of", "write_reason"]
 
-CANCEL_FILE = "cancel.json"
-_MOST_LOG = 1 << 20
 # States before the start, and after the end. In all others the job has its nodes.
 _WAITING = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
@@ -47,16 +45,6 @@ _CAUSES: dict[str, StopCause] = {
 _ENDED = frozenset({*_CAUSES, "COMPLETED", "FAILED"})
 # The signal of ExitCode=0:53: slurmstepd could not open the log of the job.
 _NO_LOG = 53
-
-# slurmd's own words in the log of a job, from 20.11 on (slurmstepd/req.c, slurmd/req.c, task/cgroup).
-_LOG_CAUSES: tuple[tuple[str, StopCause], ...] = (
-    (r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+ DUE TO TIME LIMIT \*\*\*", "time_limit"),
-    (r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+ DUE TO PREEMPTION \*\*\*", "preempted"),
-    (r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+ DUE TO NODE (?:FAILURE|\S+ FAILURE)", "node_failure"),
-    (r"error: Node failure on|srun: error: .*: Node failure|DUE TO NODE FAILURE", "node_failure"),
-    (r"\*\*\* JOB \S+ ON \S+ CANCELLED AT \S+ \*\*\*", "cancelled"),
-    (r"[Dd]etected \d+ oom[-_]kill event|Exceeded job memory limit|task \d+: Out Of Memory", "out_of_memory"),
-)
 
 _REASONS = {
     "Resources": text("its nodes or GPUs are in use"),
@@ -98,14 +86,14 @@ def end_from_folder(folder: str) -> JobStatus | None:
     end = read_end(folder)
     if end is None:
         return None
-    log = _read_log(folder)
+    log = read_log(folder)
     if missing := _missing(log, end):
         return replace(end, state="unstarted", reason=missing)
-    cause = end.cause or _cause_in(log)
+    cause = end.cause or cause_in(log)
     if not cause or (cause == "out_of_memory" and end.exit_code == 0):
         return end
     state = "failed" if cause in ("out_of_memory", "node_failure") else "stopped"
-    return replace(end, state=state, cause=cause, reason=_describe(cause, folder))
+    return replace(end, state=state, cause=cause, reason=describe_cause(cause, folder))
 
 
 def lost(job: Job) -> JobStatus:
@@ -113,10 +101,10 @@ def lost(job: Job) -> JobStatus:
     end = end_from_folder(job.folder)
     if end is not None:
         return end
-    cause = _cause_in(_read_log(job.folder))
+    cause = cause_in(read_log(job.folder))
     if cause:
         state = "failed" if cause in ("out_of_memory", "node_failure") else "stopped"
-        return JobStatus(state, _describe(cause, job.folder), cause)  # type: ignore[arg-type]  # both are states
+        return JobStatus(state, describe_cause(cause, job.folder), cause)  # type: ignore[arg-type]  # both are states
     message = text(
         "Slurm no longer knows job {number}, and the job left no record of its end; its node may have failed",
         number=job.reference or text("of this run"),
@@ -193,31 +181,3 @@ def _missing(log: str, end: JobStatus) -> str:
         text("{problem}.", problem=sentences_of[what]),
         text("Script, environment and logs must be in folders that all nodes share under the same path."),
     )
-
-
-def _cause_in(log: str) -> StopCause:
-    return next((cause for pattern, cause in _LOG_CAUSES if re.search(pattern, log)), "")
-
-
-def _describe(cause: StopCause, folder: str) -> str:
-    if cause == "cancelled":
-        why = read_object(os.path.join(folder, CANCEL_FILE)).get("why")
-        return str(why) if why else text("its Slurm job was cancelled, not by ownlab")
-    described: dict[str, Text] = {
-        "preempted": text("Slurm preempted it for a job of higher priority"),
-        "time_limit": text("it has reached its time limit; --time asks for more"),
-        "out_of_memory": text("it used more memory than its Slurm job has; slurm.options can ask for more with --mem"),
-        "node_failure": text("a node of its Slurm job has failed"),
-    }
-    return described[cause]
-
-
-def _read_log(folder: str) -> str:
-    """The end of slurm.log; "" if there is none."""
-    path = Path(folder, LOG)
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_LOG))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

@@ -21,7 +21,7 @@ from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.text import Text, listing, plural, text
 from ownlab.units import PARTS, format_seconds
 
-__all__ = ["ENGINE", "Site", "all_offers", "comment_of", "offer_for", "sbatch_options"]
+__all__ = ["ENGINE", "UNNAMED", "Site", "all_offers", "comment_of", "offer_for", "sbatch_options"]
 
 ENGINE = "slurm"
 _TYPES_HINT = text("`ownlab types --engine slurm` lists what each partition has.")
@@ -81,10 +81,10 @@ def _offers_of(partition: Partition, site: Site, environment: Environment, optio
             counts[gpus.type] += 1
     for gpu_type, number in sorted(sizes.items()):
         free = any(node.is_usable and _has(node, gpu_type) and node.free_gpus > 0 for node in nodes)
-        yield _offer(environment, partition, gpu_type or _UNNAMED, number, min(most, counts[gpu_type]), free, options)
+        yield _offer(environment, partition, gpu_type or UNNAMED, number, min(most, counts[gpu_type]), free, options)
 
 
-_UNNAMED = "GPU"  # a site that gives its GPUs no type
+UNNAMED = "GPU"  # a site that gives its GPUs no type
 
 
 def _offer(
@@ -198,12 +198,12 @@ def _is_free(node: ClusterNode, gpus: int) -> bool:
 
 def _kind(nodes: Sequence[ClusterNode], gpu_type: str) -> str:
     types = {each.type for node in nodes for each in node.gpus}
-    return gpu_type or (types.pop() if len(types) == 1 else "") or _UNNAMED
+    return gpu_type or (types.pop() if len(types) == 1 else "") or UNNAMED
 
 
 def _no_such_gpus(site: Site, partition: Partition, gpus: int, gpu_type: str) -> Text:
     sizes = {each for node in site.nodes_of(partition) for each in node.gpus}
-    wanted = f"{gpus} × {gpu_type or _UNNAMED}"
+    wanted = f"{gpus} × {gpu_type or UNNAMED}"
     if not sizes:
         return text(
             "Partition {partition} has no GPUs; {wanted} were requested.", partition=partition.name, wanted=wanted
@@ -214,7 +214,7 @@ def _no_such_gpus(site: Site, partition: Partition, gpus: int, gpu_type: str) ->
 
 
 def _describe(gpus: Gpus) -> str:
-    return f"{gpus.number} × {gpus.type or _UNNAMED}"
+    return f"{gpus.number} × {gpus.type or UNNAMED}"
 
 
 def comment_of(runtime: str) -> str:
@@ -241,7 +241,7 @@ def sbatch_options(task: Task, options: LabOptions) -> list[str]:
         f"--partition={task.offer.partition}",
     ]
     if kind is not None:
-        given.append(f"--gres=gpu:{gpus}" if kind == _UNNAMED else f"--gres=gpu:{kind}:{gpus}")
+        given.append(f"--gres=gpu:{gpus}" if kind == UNNAMED else f"--gres=gpu:{kind}:{gpus}")
     for option, value in (("account", options.slurm_account), ("qos", options.slurm_qos), ("time", options.slurm_time)):
         if value:
             given.append(f"--{option}={value}")

@@ -210,7 +210,7 @@ class _Report:
                 for size, count in self.image_sizes.most_common(20)
             ],
             "image_size_count": len(self.image_sizes),
-            "images_checked": _has_pillow(),
+            "images_checked": not IMAGES.intersection(self.kinds) or _has_pillow(),
             "broken": self.broken,
             "broken_count": self.broken_count,
             "duplicates": self.copies,

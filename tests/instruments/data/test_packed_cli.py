@@ -97,6 +97,18 @@ def test_inspect(ownlab: Ownlab, valid: Callable[[str, str], Any], tmp_path: Pat
     assert "Cannot write" in exits(3, ownlab("data", "inspect", str(tmp_path / "in"), "--sheet", nowhere)).stderr
 
 
+def test_inspect_a_table(ownlab: Ownlab, tmp_path: Path) -> None:
+    """Its rows are no files, and have no images that could be decoded."""
+    path = tmp_path / "table.csv"
+    path.write_text("x,y\n" + "".join(f"{n},{n * n}\n" for n in range(500)))
+    printed = ownlab("data", "inspect", str(path)).stdout
+    assert printed.startswith(f"{path}, 500 rows\n")
+    assert "500 of 500 filled" in printed
+    assert "No row is there twice." in printed
+    assert "file" not in printed.replace(str(path), "")
+    assert "Pillow" not in printed
+
+
 @pytest.mark.parametrize("ending", ["zip", "tar"])
 def test_inspect_an_archive(ownlab: Ownlab, valid: Callable[[str, str], Any], tmp_path: Path, ending: str) -> None:
     """All files are read: also those that were listed last."""

@@ -36,10 +36,14 @@ def inspection_page(inspection: Illustrated) -> str:
 
 def inspection_fragment(inspection: Illustrated) -> str:
     """Return what a notebook shows below a cell."""
-    files = plural(inspection.files, "one file", "{n:,} files")
+    if inspection.is_table:
+        size = plural(inspection.files, "one row", "{n:,} rows")
+    else:
+        files = plural(inspection.files, "one file", "{n:,} files")
+        size = facts(files, format_bytes(inspection.bytes), *_images(inspection))
     parts = [
         f"<h3>{escape(inspection.path)}</h3>",
-        f"<p>{escape(facts(files, format_bytes(inspection.bytes), *_images(inspection)))}</p>",
+        f"<p>{escape(size)}</p>",
         _problems(inspection),
         _kinds(inspection),
         _classes(inspection),

@@ -52,7 +52,7 @@ class Inspection(Struct, frozen=True):
     classes: tuple[DataClass, ...]  # the most frequent first
     image_sizes: tuple[ImageSize, ...]  # the twenty most frequent
     image_size_count: int
-    images_checked: bool  # False: Pillow is missing
+    images_checked: bool  # False: there are images, and Pillow is missing
     broken: tuple[BrokenFile, ...]  # the first hundred
     broken_count: int
     duplicates: tuple[str, ...]  # the first hundred; the first of equal files is none
@@ -60,6 +60,11 @@ class Inspection(Struct, frozen=True):
     left_out: int
     columns: tuple[Column, ...]
     seconds: float
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its files are the rows of a table."""
+        return bool(self.columns) and self.columns[0].rows == self.files
 
 
 class Thumbnail(Struct, frozen=True):

@@ -19,11 +19,13 @@ _UNBALANCED = 10
 
 def show_inspection(inspection: Inspection, out: Console) -> None:
     """Print what there is, and then what is wrong with it."""
-    files = plural(inspection.files, "one file", "{n:,} files")
-    labelled(
-        out, "", Text(facts(inspection.path, files, format_bytes(inspection.bytes)), style="bold"), indent=0, width=0
-    )
-    for kind in inspection.kinds[:_SHOWN]:
+    if inspection.is_table:
+        title = facts(inspection.path, plural(inspection.files, "one row", "{n:,} rows"))
+    else:
+        files = plural(inspection.files, "one file", "{n:,} files")
+        title = facts(inspection.path, files, format_bytes(inspection.bytes))
+    labelled(out, "", Text(title, style="bold"), indent=0, width=0)
+    for kind in () if inspection.is_table else inspection.kinds[:_SHOWN]:
         count = plural(kind.files, "one file", "{n:,} files")
         span = text("{low} to {high} each", low=format_bytes(kind.smallest), high=format_bytes(kind.largest))
         labelled(out, f".{kind.extension}", facts(count, format_bytes(kind.bytes), span))
@@ -33,7 +35,19 @@ def show_inspection(inspection: Inspection, out: Console) -> None:
         filled = None if column.filled is None else text("{n:,} of {rows:,} filled", n=column.filled, rows=column.rows)
         distinct = None if column.distinct is None else text("{n:,} distinct", n=column.distinct)
         labelled(out, column.name, facts(column.kind, filled, distinct), width=20)
-    _show_problems(inspection, out)
+    if inspection.is_table and not inspection.broken_count:
+        _show_copied_rows(inspection, out)
+    else:
+        _show_problems(inspection, out)
+
+
+def _show_copied_rows(inspection: Inspection, out: Console) -> None:
+    note = plural(inspection.duplicate_count, "One row is a copy of another.", "{n:,} rows are copies of others.")
+    out.print()
+    if inspection.duplicate_count:
+        labelled(out, "", Text(note, style="yellow"), indent=0, width=0)
+    else:
+        labelled(out, "", Text(text("No row is there twice."), style="green"), indent=0, width=0)
 
 
 def _show_images(inspection: Inspection, out: Console) -> None:

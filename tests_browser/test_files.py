@@ -197,3 +197,20 @@ def test_the_disk_and_its_warning(page: LabPage, lab: Lab) -> None:
     page.page.unroute("**/ownlab/api/disk*")
     page.open()
     expect(disk).not_to_contain_text("99 of 100 GiB")
+
+
+def test_deleting_a_notebook_says_that_its_runtime_ends(page: LabPage, lab: Lab) -> None:
+    name = lab.write("precious.ipynb", CPU, "weights = 42")
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    expect(notebook.prompt(0)).to_have_text("[1]:")
+    browser = page.files("Lab")
+    for answer in ("Cancel", "End and delete"):
+        choose(page, entry(browser, name), "(Move to Trash|Delete)")
+        page.dialog.locator(".jp-mod-accept").click()
+        expect(page.dialog).to_contain_text(f"End the runtime of {name}?")
+        assert lab.kernel_of(name)
+        page.answer(answer)
+        expect(page.dialog).to_have_count(0)
+    wait_for(lambda: not lab.get("api/sessions"), "its runtime has ended")
+    wait_for(lambda: not (lab.folder / name).exists(), "it is deleted")

@@ -15,6 +15,7 @@ import { driveIcon } from '../icons';
 import { sentences, text } from '../text';
 import { commandIds, IColabModes } from '../tokens';
 import { canBeInspected, startInspection } from './dataInspection';
+import { askBeforeDeleting } from './deletion';
 import { DiskUseLine, DiskUseMonitor, warnWhenFull } from './diskUse';
 import { explainDrive, mountDrive } from './mount';
 import { MY_DRIVE, PersonalDrive } from './personalDrive';
@@ -73,6 +74,7 @@ export const files: JupyterFrontEndPlugin<void> = {
     personalDrive.failureChanged.connect(() => drive.refresh());
     followNotebooks(notebooks, modes, runtime);
 
+    askBeforeDeleting(browser.model.manager, app.serviceManager.sessions);
     const isOurs = (name: string): boolean => name === personalDrive.name || runtimeDrives.has(name);
     openAddressedFile(app, browser, factory, isOurs);
 

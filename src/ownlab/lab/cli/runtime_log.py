@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from typing import Any
 
@@ -17,6 +16,7 @@ from ownlab.lab.cli.script_log import find_script_run, show_script_log
 from ownlab.lab.journal.state import JournalState
 from ownlab.lab.journal.storage import JournalInfo, all_journals
 from ownlab.lab.runtimes.journals import Journal
+from ownlab.lab.runtimes.notebook_names import is_notebook, is_run_of
 from ownlab.lab.terminal.runtime_log import LogPrinter
 from ownlab.render.documents import echo_record
 from ownlab.text import text
@@ -90,8 +90,9 @@ def _find(name: str) -> JournalInfo:
     matches = [about for about in journals if about.runtime == name]
     matches = matches or [about for about in journals if name and about.runtime.startswith(name)]
     for notebook in (name, f"{name}.ipynb"):
-        named = [about for about in journals if name and _is_notebook(about.notebook, notebook)]
+        named = [about for about in journals if name and is_notebook(about.notebook, notebook)]
         matches = matches or ([named[-1]] if len({about.notebook for about in named}) == 1 else named)
+    matches = matches or [about for about in journals if is_run_of(about.notebook, name)][-1:]
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -106,10 +107,6 @@ def _find(name: str) -> JournalInfo:
             "Journals of a lab's runtimes are kept for some days after their end. `ownlab runtimes` lists the running ones."
         ),
     )
-
-
-def _is_notebook(path: str, name: str) -> bool:
-    return bool(path) and (path.endswith("/" + name) or path == os.path.abspath(name))
 
 
 def _document(about: JournalInfo, fold: JournalState, cell: str | None) -> RuntimeLog:

@@ -14,6 +14,7 @@ from typing import Any
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.inventory import living_runtimes
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
+from ownlab.lab.runtimes.notebook_names import is_notebook, is_run_of
 from ownlab.lab.runtimes.state import is_alive, is_runtime_alive, plan_of, read_state, runtime_folder, state_of
 from ownlab.lab.store.locks_only import AnyStore
 from ownlab.lab.store.orphans import boot_id, runtime_of_process
@@ -44,11 +45,15 @@ _ROOT_ONLY = template("Runtime {id} belongs to {user}, who alone may stop or ext
 
 
 def find_runtime(store: AnyStore, name: str) -> RuntimeRow:
-    """Find a runtime by its id, a prefix of it, or its notebook (with or without .ipynb). LabError if not exactly one."""
+    """Find a runtime by its id, a prefix of it, or its notebook (with or without .ipynb), or the run of that.
+
+    LabError if it is not exactly one.
+    """
     rows = living_runtimes(store)
     matches = [row for row in rows if row.id == name] or [row for row in rows if name and row.id.startswith(name)]
     for notebook in (name, f"{name}.ipynb"):
-        matches = matches or [row for row in rows if name and _is_notebook(row.notebook, notebook)]
+        matches = matches or [row for row in rows if name and is_notebook(row.notebook, notebook)]
+    matches = matches or [row for row in rows if is_run_of(row.notebook, name)]
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -159,10 +164,6 @@ def _find_own(store: AnyStore, runtime_id: str, refusal: Template) -> RuntimeRow
     if os.geteuid() not in (0, row.uid):
         raise LabError((refusal if row.uid else _ROOT_ONLY).fill(id=row.id, user=row.person))
     return row
-
-
-def _is_notebook(path: str, name: str) -> bool:
-    return bool(path) and (path == name or path.endswith("/" + name))
 
 
 def _control_endpoint(row: RuntimeRow) -> Endpoint | None:

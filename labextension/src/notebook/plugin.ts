@@ -127,7 +127,7 @@ export const executor: JupyterFrontEndPlugin<INotebookCellExecutor> = {
       },
       isAsking,
       run: options => {
-        // JupyterLab refuses it as long as any cell asks for input: nothing has run then.
+        // JupyterLab refuses it while a cell asks for input: nothing has run then.
         const refused = options.sessionContext?.pendingInput === true;
         return runCell(gates.recordTiming ? { ...options, notebookConfig: { ...options.notebookConfig, recordTiming: true } } : options).finally(() => {
           if (!refused) {

@@ -125,6 +125,11 @@ _CAUSED_BY_RESTART = (
 )
 
 
+# The extension of ipywidgets looks for the kernel of a notebook that may have been closed meanwhile, with its session.
+_WIDGETS = "@jupyter-widgets/jupyterlab-manager"
+_WIDGETS_WITHOUT_SESSION = "Cannot read properties of null (reading 'kernel')"
+
+
 class _PageLog:
     """Collects the console output and the errors of a page, for failing tests."""
 
@@ -136,7 +141,8 @@ class _PageLog:
         page.on("console", self._on_console)
 
     def _on_error(self, error: Error) -> None:
-        self.errors.append(error.message)
+        if not (error.message == _WIDGETS_WITHOUT_SESSION and _WIDGETS in (error.stack or "")):
+            self.errors.append(error.message)
         self.lines.append(f"uncaught: {error.stack or error.message}")
 
     def _on_console(self, message: ConsoleMessage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -29,6 +30,7 @@ def shot(page: LabPage, name: str) -> None:
 def type_at_end(page: LabPage, notebook: Notebook, text: str) -> None:
     """Type into the first cell. While the notebook is still being opened, it may take the focus back."""
     editor = notebook.cell(0).locator(".cm-content")
+    expect(editor).to_have_text(re.compile(r"\S"))  # its text is drawn a moment after the editor
     before = editor.inner_text()
 
     def is_typed() -> bool:
@@ -39,7 +41,7 @@ def type_at_end(page: LabPage, notebook: Notebook, text: str) -> None:
                 page.page.keyboard.type(text)
         return editor.inner_text() == before + text
 
-    wait_for(is_typed, f"the cell has {text!r} at its end")
+    wait_for(is_typed, f"the cell has {text!r} at its end, after {before!r}")
 
 
 def rename(lab: Lab, old: str, new: str) -> None:

@@ -14,7 +14,6 @@ from jupyter_server.services.sessions.sessionmanager import ModelName
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.operations import remove_folders
-from ownlab.lab.runtimes.start import revive
 from ownlab.lab.runtimes.state import all_plans, is_locked, is_run_below, is_runtime_alive, read_state
 from ownlab.lab.transport.control import send_command
 
@@ -99,6 +98,9 @@ def _read_status(plan: Plan) -> dict[str, Any] | None:
     try:
         return send_command(plan.control_endpoint, "status", timeout=_STATUS_SECONDS)
     except LabError:
+        # Not while the server starts, unless a runtime does not answer.
+        from ownlab.lab.runtimes.start import revive
+
         if revive(plan, os.environ):  # the machine was restarted, but not the node
             return read_state(plan.home)
         # Suspended or gone: its lock tells which.

@@ -20,6 +20,7 @@ FIXTURES = frozenset({"cluster", "fake_nvml", "kernel", "ownlab", "running_lab",
 # Files and folders with tests that start processes in another way.
 PATHS = (
     "cli/test_cli.py",
+    "cli/test_input_files.py",
     "guest/bench/test_run.py",
     "guest/colab",
     "guest/data/test_interruption.py",
@@ -32,11 +33,14 @@ PATHS = (
     "guest/test_packages.py",
     "guest/test_removal.py",
     "guest/test_startup.py",
+    "guest/test_text.py",
+    "guest/test_variables.py",
     "instruments/bench/test_measurement.py",
     "instruments/data/archives",
     "instruments/data/download",
     "instruments/data/staging",
     "instruments/data/test_python.py",
+    "instruments/doctor/paste/test_reader.py",  # starts none, but measures the time of long inputs
     "instruments/doctor/test_verification.py",
     "instruments/fit/test_measurement.py",
     "instruments/fit/test_notebook.py",
@@ -75,9 +79,10 @@ PATHS = (
     "lab/runtimes/test_start.py",
     "lab/secrets/test_store.py",
     "lab/server",
+    "lab/service/test_examples_run.py",
     "lab/service/test_labs.py",
     "lab/service/test_watchdog.py",
-    "lab/service/test_examples_run.py",
+    "lab/store/test_damage.py",
     "lab/store/test_errors.py",
     "lab/store/test_locks.py",
     "lab/store/test_orphans.py",
@@ -86,6 +91,8 @@ PATHS = (
     "lab/store/test_storm.py",
     "lab/supervisor",
     "lab/transport/test_control.py",
+    "lab/transport/test_endpoints.py",
+    "lab/transport/test_tcp_gate.py",
     "machine/host/test_kernel.py",
     "machine/host/test_macos_windows.py",
     "machine/host/test_reader.py",
@@ -102,7 +109,6 @@ PATHS = (
     "test_guest_client.py",
     "test_notebook_on_end.py",
     "test_paste.py",
-    "instruments/doctor/paste/test_reader.py",  # starts none, but measures the time of long inputs
 )
 
 # Audit events of Python that precede a new process.

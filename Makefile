@@ -27,11 +27,15 @@ check:
 	PATH="$$PATH:$(CURDIR)/.venv/bin" npm --prefix labextension test --silent
 	.venv/bin/pytest -q tests/test_architecture.py
 
+SPHINX = .venv/bin/sphinx-build -q -W -n --keep-going -E -b html
+
 # make docs     build the documentation site into build/docs; fails on warnings and on broken internal links
+# English comes last: its check of links covers the other languages, too.
 docs:
 	@scripts/setup docs
 	@rm -rf build/docs
-	.venv/bin/sphinx-build -q -W -n --keep-going -E -b html -d build/docs-cache docs build/docs
+	$(SPHINX) -D language=zh_CN -d build/docs-cache/zh_CN docs build/docs/zh_CN
+	$(SPHINX) -d build/docs-cache/en docs build/docs
 	@echo "build/docs/index.html"
 
 # make quick    make check, and the tests that start no processes (under two minutes)
@@ -61,4 +65,5 @@ golden:
 	OWNLAB_GOLDEN=write .venv/bin/pytest -q tests -k "golden or generated"
 
 clean:
+	find docs/locale -name "*.mo" -delete
 	rm -rf .venv .venv-* bin build dist labextension/lib src/ownlab/lab/labextensions labextension/node_modules .mypy_cache .pytest_cache .ruff_cache

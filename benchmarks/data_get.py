@@ -25,6 +25,7 @@ __all__ = ["data_get_rows"]
 LOOPBACK_BYTES, LINK_BYTES = 1 << 30, 600 * 10**6
 SMALL_FILES, SMALL_BYTES = 2000, 20_000
 GIGABIT = 125e6
+MANY = f"{SMALL_FILES} files of {SMALL_BYTES // 1000} kB"
 
 # Sends the same bytes for every path. It forks: a server that is busy with one connection would decide the rates of several.
 SERVER = """
@@ -58,12 +59,55 @@ while True:
     os._exit(0)
 """
 
+# A stand-in of huggingface.co for one data set of small files, as huggingface_hub 2.4 and ownlab ask it.
+HUB = """
+import hashlib, json, os, signal, socket, sys
+size, count, commit = int(sys.argv[2]), int(sys.argv[4]), "a" * 40
+data = os.urandom(size)
+oid = hashlib.sha1(b"blob %d\\0" % size + data).hexdigest()
+listed = [{"type": "file", "path": f"data/{n}.bin", "size": size, "oid": oid} for n in range(count)]
+info = {"_id": "1", "id": "me/set", "sha": commit, "private": False, "tags": [], "downloads": 0, "likes": 0, "siblings": []}
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+listening = socket.create_server((sys.argv[1], int(sys.argv[3])), backlog=128)
+print("ready", flush=True)
+while True:
+    connection, _ = listening.accept()
+    if os.fork():
+        connection.close()
+        continue
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    lines = connection.makefile("rb")
+    while request := lines.readline():
+        method, path = request.split()[:2]
+        while lines.readline().strip():
+            pass
+        body, kind = (data, b"application/octet-stream") if b"/resolve/" in path else (b"", b"application/json")
+        if b"/tree/" in path:
+            body = json.dumps(listed).encode()
+        elif b"/revision/" in path:
+            body = json.dumps(info).encode()
+        head = b"HTTP/1.1 200 OK\\r\\nContent-Type: %b\\r\\nX-Repo-Commit: %b\\r\\nContent-Length: %d\\r\\n" % (kind, commit.encode(), len(body))
+        head += b'ETag: "%b"\\r\\n' % oid.encode() if kind.endswith(b"stream") else b""
+        connection.sendall(head + b"\\r\\n" + (b"" if method == b"HEAD" else body))
+    os._exit(0)
+"""
+
+SNAPSHOT = """
+from huggingface_hub import snapshot_download
+snapshot_download("me/set", repo_type="dataset", local_dir="out", max_workers=8)
+"""
+GDOWN = """
+import sys, gdown
+for number, address in enumerate(open(sys.argv[1])):
+    gdown.download(address.strip(), f"{number}.bin", quiet=True)
+"""
+
 
 @contextmanager
-def _server(prefix: list[str], address: str, size: int) -> Iterator[str]:
+def _server(prefix: list[str], address: str, size: int, code: str = SERVER) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [*prefix, sys.executable, "-c", SERVER, address, str(size), str(port)]
+    command = [*prefix, sys.executable, "-c", code, address, str(size), str(port), str(SMALL_FILES)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -74,7 +118,7 @@ def _server(prefix: list[str], address: str, size: int) -> Iterator[str]:
         process.communicate()
 
 
-def _seconds(command: list[str], folder: Path) -> float:
+def _seconds(command: list[str], folder: Path, **more: str) -> float:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     begin = time.perf_counter()
@@ -84,7 +128,7 @@ def _seconds(command: list[str], folder: Path) -> float:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "OWNLAB_HOME": str(folder / "home")},
+        env={**os.environ, "OWNLAB_HOME": str(folder / "home"), "HF_HOME": str(folder / "hf"), **more},
     )
     took = time.perf_counter() - begin
     if ran.returncode:
@@ -144,10 +188,21 @@ def _small_files(rounds: int, folder: Path, above: Path) -> list[dict[str, Any]]
         listed.write_text("".join(f"{address}/{n}.bin\n  out={n}.bin\n" for n in range(SMALL_FILES)))
         theirs = ["aria2c", "-q", "-j8", "--file-allocation=none", "-i", str(listed)]
         pairs = [(_seconds(_ours(str(listed)), folder), _seconds(theirs, folder)) for _ in range(rounds)]
-        return [
-            row(
-                f"{SMALL_FILES} files of {SMALL_BYTES // 1000} kB over loopback; aria2 with 8 at a time",
-                pairs,
-                "stated",
-            )
-        ]
+        rows = [row(f"{MANY} over loopback; aria2 with 8 at a time", pairs, "stated")]
+        if python := os.environ.get("OWNLAB_DATA_PEERS"):
+            plain = above / "addresses.txt"
+            plain.write_text("".join(f"{address}/{n}.bin\n" for n in range(SMALL_FILES)))
+            theirs = [python, "-c", GDOWN, str(plain)]
+            pairs = [(_seconds(_ours(str(listed)), folder), _seconds(theirs, folder)) for _ in range(rounds)]
+            rows.append(row(f"{MANY} over loopback; gdown, in one process", pairs, "≤ 1"))
+            rows.append(_repository(rounds, folder, python))
+    return rows
+
+
+def _repository(rounds: int, folder: Path, python: str) -> dict[str, Any]:
+    """A repository of small files. Both check what they got: ours git's SHA-1 of each file, theirs the size."""
+    with _server([], "127.0.0.1", SMALL_BYTES, HUB) as address:
+        hub = {"HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+        ours, theirs = _ours("hf://datasets/me/set"), [python, "-c", SNAPSHOT]
+        pairs = [(_seconds(ours, folder, **hub), _seconds(theirs, folder, **hub)) for _ in range(rounds)]
+    return row(f"a repository of {MANY}; huggingface_hub with 8 workers", pairs, "≤ 1")

@@ -32,6 +32,7 @@ TRIVIAL = "import click\n@click.command()\ndef cli():\n    '''A trivial program.
 GROUPS = {
     "cli": "",
     "lab": "benchmarks.lab:lab_rows",
+    "cluster": "benchmarks.cluster:cluster_rows",
     "page": "benchmarks.page:page_rows",
     "journal": "benchmarks.journal:journal_rows",
     "cells": "benchmarks.cells:cells_rows",
@@ -41,6 +42,7 @@ GROUPS = {
     "top": "benchmarks.monitor:monitor_rows",
     "fit": "benchmarks.fit:fit_rows",
     "data": "benchmarks.data:data_rows",
+    "data_disk": "benchmarks.data:data_disk_rows",
     "clocks": "benchmarks.clocks:clocks_rows",
     "data_get": "benchmarks.data_get:data_get_rows",
 }
@@ -122,6 +124,8 @@ def write_results() -> None:
             lines += [line_of(row) for row in group["rows"]]
     lines += fit_lines()
     lines += survival_lines()
+    # Written by hand: these runs cannot be repeated without the card.
+    lines += ["", *(HERE / "why_first_look.md").read_text().splitlines()]
     (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n")
 
 
@@ -147,7 +151,26 @@ def survival_lines() -> list[str]:
         f"| | {' | '.join(kinds.values())} | all |",
         f"|---|{'---|' * (len(kinds) + 1)}",
     ]
-    return lines + system_lines(record, kinds) + (edits_lines(record["edits"]) if "edits" in record else [])
+    lines += system_lines(record, kinds) + (edits_lines(record["edits"]) if "edits" in record else [])
+    lines += nodes_lines(record["nodes"]) if "nodes" in record else []
+    return lines + (data_lines(record["data"]) if "data" in record else [])
+
+
+def nodes_lines(record: dict[str, Any]) -> list[str]:
+    """The kill matrix on nodes of a cluster, as `tests_survival.nodes.tally` has added it up."""
+    words = {
+        "server": "server killed", "line": "cable of a node pulled", "relay": "relay killed", "login": "server and relay killed at once",
+        "controller": "slurmctld restarted", "slurmd": "slurmd killed", "power": "both nodes without power", "down": "the same, and marked down",
+        "cut": "the same, with their cables pulled before", "cancel": "jobs cancelled",
+    }  # fmt: skip
+    happened = ", ".join(
+        f"{word} {record['faults'][name]} ×" for name, word in words.items() if name in record["faults"]
+    )
+    runs, note = record["right"] + record["wrong"], f" {record['note']}" if record["note"] else ""
+    about = f"{record['date']}, {record['machine']}. Random notebooks on the two nodes of a real Slurm, which are namespaces of this machine"
+    how = "(`python -m tests_survival.nodes.matrix`), compared with an undisturbed run on this machine; those whose node or job ended, with"
+    what = f"what was written there: {runs} runs, {record['wrong']} wrong. Beside what happened to their pages: {happened}.{note}"
+    return ["", about, how, what]
 
 
 def system_lines(record: dict[str, Any], kinds: Iterable[str]) -> list[str]:
@@ -188,6 +211,24 @@ def edits_lines(record: dict[str, Any]) -> list[str]:
         "Through the protocol, one or two people, and another program that changes the file (`python -m tests_survival.edits.matrix`):",
         f"wrong in {protocol['wrong']} of {protocol['right'] + protocol['wrong']} runs.",
     ]
+
+
+def data_lines(record: dict[str, Any]) -> list[str]:
+    """The kills of `ownlab data`, as `tests_survival.data.kills` prints them."""
+    lines = [
+        "",
+        "## What is lost of data when a command is killed",
+        "",
+        f"{record['date']}, {record['machine']}. {record['note']}",
+        "Each run kills the command at random moments with SIGKILL and starts it again until it ends by itself",
+        "(`python -m tests_survival.data.kills get 200`): wrong is what is lost, there twice, left over, or not resumed.",
+        "",
+        "| command | runs | kills | wrong |",
+        "|---|---|---|---|",
+    ]
+    for command, figures in record["commands"].items():
+        lines.append(f"| `ownlab data {command}` | {figures['runs']} | {figures['kills']} | {figures['wrong']} |")
+    return lines
 
 
 def main() -> None:

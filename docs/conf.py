@@ -1,4 +1,4 @@
-"""Configuration of the documentation site: `make docs` builds it into build/docs."""
+"""Configuration of the documentation site: `make docs` builds it into build/docs, and in Chinese into build/docs/zh_CN."""
 
 from __future__ import annotations
 
@@ -14,14 +14,26 @@ author = "the authors of ownlab"
 copyright = author  # noqa: A001 - Sphinx reads this name
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "generated_reference", "internal_links"]
-exclude_patterns = ["extensions"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "generated_reference",
+    "internal_links",
+    "site_languages",
+    "chinese_search",
+]
+exclude_patterns = ["extensions", "locale"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
 default_role = "code"  # docstrings write `name`
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
+
+language = "en"
+locale_dirs = ["locale"]  # translations/README.md says how its catalogues are made
+gettext_compact = False  # one per page
+gettext_additional_targets = ["literal-block"]
 
 nitpicky = True
 # Types in signatures that have no page: the standard library (a build needs no network) and internal records.
@@ -35,6 +47,7 @@ python_maximum_signature_line_length = 88
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"ownlab {__version__}"
+templates_path = ["templates"]
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_domain_indices = False
@@ -44,6 +57,7 @@ html_copy_source = False
 html_theme_options = {
     "logo": {"text": "ownlab"},
     "navbar_align": "left",
+    "navbar_end": ["languages", "theme-switcher", "navbar-icon-links"],
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

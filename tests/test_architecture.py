@@ -18,6 +18,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 GROUND = {
     "cli.lazy_group",
     "cli.options",
+    "cli.translated_help",
     "config",
     "download",
     "errors",
@@ -26,6 +27,7 @@ GROUND = {
     "guest_client",
     "input_files",
     "json_encoding",
+    "languages",
     "paste",
     "processes",
     "render",
@@ -39,11 +41,12 @@ EDGES: dict[str, set[str]] = {
     "cli": {"instruments.top"},  # the driver is asked before the command is loaded
     "data": {"instruments.data"},  # the functions of its commands
     "notebook": {"instruments.fit"},
-    "instruments.doctor": set(),
+    "instruments.doctor": {"lab.engines"},  # `doctor --cluster` asks Slurm by its engine's commands
+    "instruments.cluster": set(),
     "instruments.top": set(),
     "instruments.fit": set(),
     "instruments.bench": set(),
-    "instruments.why": set(),
+    "instruments.why": {"instruments.top"},  # the driver's readings of a card while a script runs
     "instruments.advise": {"instruments.bench", "instruments.fit"},
     "instruments.data": {"lab.secrets"},  # tokens of download sources
     "lab.store": set(),
@@ -75,11 +78,19 @@ EDGES: dict[str, set[str]] = {
         "lab.transport",
     },
     "lab.engines": {"lab.environments", "lab.runs", "lab.runtimes", "lab.store", "lab.transport"},
-    "lab.scripts": {"lab.engines", "lab.runs"},
+    "lab.scripts": {"lab.engines", "lab.runs", "lab.runtimes"},
     "lab.relay": {"lab.engines", "lab.journal", "lab.runtimes", "lab.store", "lab.supervisor", "lab.transport"},
     "lab.service": {"lab.engines", "lab.notebooks", "lab.runtimes", "lab.store"},
-    "lab.sweeps": {"lab.runs", "lab.runtimes", "lab.store"},
-    "lab.start_page": {"lab.environments", "lab.journal", "lab.notebooks", "lab.runtimes", "lab.service"},
+    "lab.sweeps": {"lab.engines", "lab.runs", "lab.runtimes", "lab.scripts", "lab.store"},
+    # the start page lists the data sets of `ownlab data`
+    "lab.start_page": {
+        "instruments.data",
+        "lab.environments",
+        "lab.journal",
+        "lab.notebooks",
+        "lab.runtimes",
+        "lab.service",
+    },
     "lab.server": {
         "instruments.top",
         "lab.colab",
@@ -151,7 +162,7 @@ GUEST_EDGES: dict[str, set[str]] = {
     "shell": set(),
     "text": set(),
     "training": {"kernel"},
-    "why": set(),
+    "why": {"colab"},  # its mounts
 }
 PACKAGES = sorted({*GROUND, *BASE, *EDGES}, key=len, reverse=True)
 

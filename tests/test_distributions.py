@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTENSION = "ownlab/lab/labextensions/ownlab"
+CATALOGUE = "ownlab/locale/zh_CN/LC_MESSAGES/ownlab.json"
+EXAMPLE = "ownlab/lab/service/examples/zh_CN/welcome.json"
 
 # Builds wait for nothing, but a busy machine is slow.
 SECONDS = 300
@@ -55,7 +57,15 @@ def test_the_sdist_has_the_built_extension_and_the_sources_that_it_was_built_fro
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {f"src/{EXTENSION}/{name}" for name in ("package.json", "install.json", "sources.sha256")}
-    wanted |= {"labextension/package-lock.json", "labextension/src/index.ts", "LICENSE", "NOTICE", "pyproject.toml"}
+    wanted |= {
+        f"src/{CATALOGUE}",
+        f"src/{EXAMPLE}",
+        "labextension/package-lock.json",
+        "labextension/src/index.ts",
+        "LICENSE",
+        "NOTICE",
+        "pyproject.toml",
+    }
     assert wanted - names == set()
     assert [name for name in names if "node_modules" in name or ".venv" in name] == []
 
@@ -66,13 +76,15 @@ def test_the_wheel_has_the_extension_as_package_data_only(wheel: Path) -> None:
         [metadata] = (name for name in names if name.endswith(".dist-info/METADATA"))
         [entry_points] = (name for name in names if name.endswith(".dist-info/entry_points.txt"))
         about, commands = archive.read(metadata).decode(), archive.read(entry_points).decode()
-    assert {f"{EXTENSION}/package.json", "ownlab/py.typed", "ownlab_guest/launch.py"} - names == set()
+    wanted = {CATALOGUE, EXAMPLE, f"{EXTENSION}/package.json", "ownlab/py.typed", "ownlab_guest/launch.py"}
+    assert wanted - names == set()
     assert any(name.startswith(f"{EXTENSION}/static/remoteEntry.") for name in names)
     # Files below *.data/ are installed outside of the package: share/jupyter/labextensions would change every `jupyter lab`.
     assert {name.split("/")[0] for name in names} == {"ownlab", "ownlab_guest", metadata.split("/")[0]}
     assert "License-File: NOTICE" in about
     assert "Requires-Dist: vl-convert-python>=1.7; extra == 'charts'" in about
     assert "ownlab = ownlab.cli.entry_point:main" in commands
+    assert "[jupyterlab.locale]\nownlab = ownlab\n" in commands
 
 
 def test_the_wheel_works_without_the_source_tree(wheel: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ of data files are fields of the type `Template` of their records.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -234,3 +235,81 @@ def test_marked_literals_are_accepted() -> None:
     )
     assert not list(unmarked(tree))
     assert not list(changed(tree, set()))
+
+
+# Functions that show a string -> the positions of what they show.
+SHOWS = {
+    "Text": (0,),
+    "RichText": (0,),
+    "labelled": (1, 2),
+    "working": (0,),
+    "echo": (0,),
+    "print": (0,),
+    "notify": (0,),
+    "_line": (1, 2),
+    "_heading": (1,),
+    "_print": (0,),
+    "confirm": (0,),
+    "prompt": (0,),
+}
+_LETTERS = re.compile(r"[A-Za-z]{3}")
+# Names and code: of programs, units and figures.
+SHOWN_NAMES = re.compile(
+    r"ownlab: |torch |NVIDIA |CUDA|cuDNN|numpy |TFLOP|GiB|ownlab\.data\.open|SHA-256|Colab|PID|munge|root|(?: {2}|^)(?:ownlab|scp|ssh|ps|sudo|sh|\() ?"
+)
+
+
+def shown_unmarked(tree: ast.Module) -> Iterator[str]:
+    """Yield each string with words that is shown without a mark, where it stands in the call itself."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for position in SHOWS.get(name, ()):
+            argument = node.args[position] if len(node.args) > position else None
+            for words in literal_parts(argument):
+                if _LETTERS.search(words) and not SHOWN_NAMES.search(words):
+                    yield f"{node.lineno}: {name}: {words!r}"
+
+
+def literal_parts(node: ast.expr | None) -> Iterator[str]:
+    """Yield the literals of an expression that become part of its value, but not those within other calls."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        for part in node.values:
+            yield from literal_parts(part.value if isinstance(part, ast.FormattedValue) else part)
+    elif isinstance(node, ast.IfExp):
+        yield from literal_parts(node.body)
+        yield from literal_parts(node.orelse)
+    elif isinstance(node, ast.BinOp | ast.BoolOp):
+        for side in node.values if isinstance(node, ast.BoolOp) else (node.left, node.right):
+            yield from literal_parts(side)
+
+
+def test_what_is_shown_is_marked(trees: dict[Path, ast.Module]) -> None:
+    commands = {
+        path: tree for path, tree in trees.items() if "server" not in path.parts and "ownlab_guest" not in path.parts
+    }
+    found = [f"{path.relative_to(SRC)}:{place}" for path, tree in commands.items() for place in shown_unmarked(tree)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "labelled(out, 'memory', content)",
+        "labelled(out, label, f'{n} cards')",
+        "out.print('Host', style='bold')",
+        "click.echo('Done.')",
+        "Text('notes' if notes else '')",
+        "with working('Reading'): pass",
+    ],
+)
+def test_a_string_that_is_shown_without_a_mark_is_found(code: str) -> None:
+    assert list(shown_unmarked(ast.parse(code)))
+
+
+def test_marked_and_meaningless_strings_are_accepted() -> None:
+    code = "labelled(out, text('memory'), f'{used} {total}')\nout.print(text('Host'))\nclick.echo(', ')\nText('─' * 3)"
+    assert not list(shown_unmarked(ast.parse(code)))

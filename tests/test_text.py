@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,21 @@ import msgspec
 import pytest
 
 from ownlab.json_encoding import encode_json, to_builtins
-from ownlab.text import Text, facts, listing, pack_texts, plural, render, sentences, text, unpack_texts
+from ownlab.text import (
+    Text,
+    edited,
+    facts,
+    in_english,
+    listing,
+    pack_texts,
+    page_text,
+    plural,
+    render,
+    sentences,
+    text,
+    unpack_texts,
+    use_translations,
+)
 
 GERMAN = {
     "The driver {version} is too old.": "Der Treiber {version} ist zu alt.",
@@ -153,3 +168,60 @@ def test_texts_within_texts_end_somewhere() -> None:
         parts = {"template": "{inner}", "values": {"inner": parts}}
     received = unpack_texts({"reason": "It fits", "texts": {"It fits": parts}})
     assert type(received["reason"]) is str
+
+
+def test_a_page_is_translated_paragraph_by_paragraph() -> None:
+    page = page_text("First.\n\nUse {cards}.")
+    assert page == "First.\n\nUse {cards}."
+    assert render(page, lambda paragraph: {"First.": "甲。"}.get(paragraph, paragraph)) == "甲。\n\nUse {cards}."
+
+
+def test_no_space_stands_between_chinese_sentences() -> None:
+    chinese = {"One.": "甲。", "Two: {n}": "乙：{n}"}
+    made = sentences(text("One."), text("Two: {n}", n=2), text("One."))
+    assert render(made, lambda template: chinese.get(template, template)) == "甲。乙：2 甲。"
+    assert made == "One. Two: 2 One."
+
+
+# --- Chinese ----------------------------------------------------------------------------------------------------------
+
+_CHINESE = {
+    "It is {a}.": "这是 {a}。",
+    "{n} of {w}": "{w} 的 {n}",
+    "on {x}": "在 {x} 上",
+    "one": "一种显卡。",
+    "card": "显卡",
+}
+
+
+@pytest.fixture
+def chinese() -> Iterator[None]:
+    use_translations(lambda template: _CHINESE.get(template, template))
+    yield
+    use_translations(None)
+
+
+@pytest.mark.usefixtures("chinese")
+def test_no_space_and_no_second_full_stop_stands_between_chinese_and_chinese() -> None:
+    assert text("It is {a}.", a=text("one")) == "这是一种显卡。"
+    assert text("{n} of {w}", n="60 %", w=text("card")) == "显卡的 60 %"
+    assert text("on {x}", x="H200") == "在 H200 上"
+    assert sentences(text("one"), text("one"), "See x.") == "一种显卡。一种显卡。See x."
+
+
+@pytest.mark.usefixtures("chinese")
+def test_spaces_within_a_value_are_its_own() -> None:
+    made = text("on {x}", x="我的 笔记.ipynb")
+    assert made == "在我的 笔记.ipynb 上"
+    assert in_english(made) == "on 我的 笔记.ipynb"
+    assert in_english(sentences("我的 笔记。", "你的。")) == "我的 笔记。 你的。"
+
+
+@pytest.mark.usefixtures("chinese")
+def test_a_change_of_a_sentence_is_made_in_each_language() -> None:
+    made = edited(text("on {x}", x="sudo apt"), lambda words: words.replace("sudo ", ""))
+    assert made == "在 apt 上"
+    assert in_english(made) == "on apt"
+    assert render(made, lambda template: template.upper().replace("X", "x")) == "ON apt"
+    assert pickle.loads(pickle.dumps(made)) == "on apt"
+    assert edited("sudo ls", str.upper) == "SUDO LS"

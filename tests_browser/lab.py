@@ -61,6 +61,7 @@ class Lab:
         (base / "config.toml").write_text(config, encoding="utf-8")
         self.environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("OWNLAB_", "JUPYTER"))},
+            "OWNLAB_LANG": "en",
             "OWNLAB_HOME": str(base / "home"),
             "OWNLAB_STORE": str(base / "store"),
             "OWNLAB_CONFIG": str(base / "config.toml"),

@@ -305,3 +305,20 @@ def test_an_interrupted_input_leaves_no_box(page: LabPage, lab: Lab) -> None:
     expect(notebook.output(0).last).to_contain_text("Hello Ada")
     notebook.run(1)
     expect(notebook.output(1)).to_have_text("after")
+
+
+def test_a_cell_of_a_stopped_run_has_a_mark(page: LabPage, lab: Lab) -> None:
+    lab.write("unfinished.ipynb", CPU, LOOPS, "print('after')")
+    started = lab.ownlab("run", "unfinished.ipynb", "--detach", "--json")
+    assert started.returncode == 0, started.stdout + started.stderr
+    wait_for(lambda: printed(lab, "unfinished-run.ipynb") == "begun\n", "the output of the run is in its copy")
+    assert lab.ownlab("runtimes", "stop", "unfinished.ipynb").returncode == 0
+    wait_for(lambda: not lab.snapshot()["runtimes"], "the run has ended")
+    notebook = page.notebook("unfinished-run.ipynb")
+    expect(notebook.time(0)).to_have_text("stopped")
+    expect(notebook.button(0)).to_have_attribute("title", re.compile("It did not finish"))
+    expect(notebook.time(1)).to_have_text("")
+    notebook.write(0, "print('done')")
+    notebook.run(0)
+    expect(notebook.prompt(0)).to_have_text("[1]:")
+    expect(notebook.time(0)).to_have_text(re.compile(r"\d s$"))

@@ -172,6 +172,16 @@ def test_files_are_uploaded_downloaded_and_viewed(page: LabPage, lab: Lab) -> No
     expect(page.page.get_by_text("seen by a script")).to_be_visible()
 
 
+def test_files_beside_a_notebook_are_found(page: LabPage, lab: Lab) -> None:
+    (lab.folder / "beside.csv").write_text("a,b\n1,2\n")
+    code = "name = 'beside'\nprint(open(name + '.csv').read())\nopen(name + '.csv', 'w').write('changed')"
+    notebook = page.notebook(write(lab, "reader.ipynb", code)).ready()
+    notebook.run(0)
+    expect(notebook.output(0).first).to_contain_text("1,2")
+    expect(notebook.output(0).last).to_contain_text("Copied from the notebook's folder into /content: beside.csv.")
+    assert (lab.folder / "beside.csv").read_text() == "a,b\n1,2\n"
+
+
 def test_an_upload_prompt_survives_a_reload(pages: Callable[[], LabPage], lab: Lab) -> None:
     name = write(lab, "waiting.ipynb", UPLOAD, "files.upload()")
     first = pages()
@@ -222,6 +232,18 @@ def test_secrets_are_granted_or_refused(page: LabPage, lab: Lab) -> None:
     expect(notebook.output(2)).to_contain_text("8")
     notebook.save()
     assert "typed in" not in (lab.folder / name).read_text(encoding="utf-8")
+
+
+def test_a_secret_that_is_granted_in_the_panel_answers_the_cell(page: LabPage, lab: Lab) -> None:
+    set_secret("TOKEN_OF_PANEL", "a-value-of-the-panel", lab.environ)
+    name = write(lab, "panel.ipynb", USERDATA_CELL.replace("TOKEN_OF_TESTS", "TOKEN_OF_PANEL"))
+    notebook = page.notebook(name).ready()
+    notebook.run(0)
+    expect(prompt_of(notebook, 0)).to_contain_text("This notebook asks for the secret TOKEN_OF_PANEL.")
+    row = page.side_panel("Secrets").get_by_role("article", name="TOKEN_OF_PANEL")
+    row.get_by_role("switch").click()
+    expect(notebook.output(0)).to_have_text("length 20")
+    expect(prompt_of(notebook, 0)).to_have_count(0)
 
 
 def test_eval_js_and_calls_from_scripts(page: LabPage, lab: Lab) -> None:

@@ -46,6 +46,22 @@ def test_one_click_from_an_import_error_to_colab_mode(lab: Lab, page: LabPage) -
     assert OFFER not in json.dumps(saved["cells"])
 
 
+def test_the_drive_is_mounted_first_whatever_failed_above(lab: Lab, page: LabPage) -> None:
+    lab.write("mount.ipynb", CPU, "1 / 0", "print('run', 'again')", "")
+    notebook = page.notebook("mount.ipynb").ready()
+    notebook.run(0)
+    expect(notebook.output(0)).to_contain_text("ZeroDivisionError")
+    notebook.run(1)
+    expect(notebook.output(1)).to_have_text("run again")
+    notebook.cell(2).locator(".cm-content").click()
+    page.files("Drive").get_by_role("button", name="Mount Drive").click()
+    page.answer("Restart and mount")
+    expect(notebook.output(2)).to_contain_text("Mounted at /content/drive")
+    expect(notebook.prompt(2)).to_have_text("[1]:")
+    expect(notebook.prompt(1)).to_have_text("[2]:")
+    expect(notebook.prompt(0)).to_have_text("[1]:")  # of before: it failed, and was not run again
+
+
 def test_a_declined_offer_stays_away(lab: Lab, page: LabPage) -> None:
     lab.write("plain.ipynb", CPU, "")
     notebook = page.notebook("plain.ipynb").ready()

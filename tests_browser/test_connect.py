@@ -79,7 +79,9 @@ def test_the_connection_can_be_read_in_a_narrow_window(page: LabPage, lab: Lab) 
     notebook.connect()
     expect(notebook.panel.locator(".ownlab-Indicator-button.ownlab-state-running")).to_be_visible()
     for label in ("RAM", "Disk"):
-        expect(notebook.indicator.locator(".ownlab-Bar", has_text=label)).to_be_visible()
+        bar = notebook.indicator.locator(".ownlab-Bar", has_text=label)
+        expect(bar.locator(".ownlab-Bar-figure")).to_have_text(re.compile(r"^[\d.]+ [KMGT]iB$"))
+        expect(bar.locator(".ownlab-Bar-figure")).to_be_visible()
     box = notebook.indicator.bounding_box()
     toolbar = notebook.panel.locator(".jp-NotebookPanel-toolbar").bounding_box()
     assert box is not None

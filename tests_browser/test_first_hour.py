@@ -184,6 +184,10 @@ class FirstHour:
 
     def reopen(self) -> None:
         """Code and outputs are as they were left, and nothing runs."""
+        # JupyterLab draws the cells that fit into the window: all of them are to be compared.
+        usual = self.page.page.viewport_size
+        self.page.page.set_viewport_size({"width": 1440, "height": 4000})
+        expect(self.notebook.panel.locator(".jp-OutputArea-output", has_text="3 rows")).to_be_visible()
         left = self.seen()
         self.page.menu("File", "Close Tab")
         expect(self.page.start).to_be_visible()
@@ -194,6 +198,8 @@ class FirstHour:
         wait_for(lambda: self.seen() == left, "all cells are shown as they were left")
         assert self.lab.get("api/sessions") == []
         expect(self.notebook.connect_button).to_be_visible()
+        assert usual is not None
+        self.page.page.set_viewport_size(usual)
         self.gallery.shoot("reopened")
 
     def seen(self) -> list[tuple[str, str, int]]:

@@ -162,3 +162,25 @@ def test_restoring_reaches_the_open_page_and_keeps_what_was_typed_a_moment_ago(p
     query = {"notebook": name, "version": before["id"]}
     content = lab.client.get(f"{lab.url}{API}/history", params=query).raise_for_status().json()["notebook"]
     assert [cell["source"] for cell in content["cells"]] == ["lr = 0.001", "print('typed')"]
+
+
+def test_undo_after_restoring_shows_whole_versions(page: LabPage, lab: Lab) -> None:
+    """Not a mixture of what was typed and what was restored around it."""
+    name = written(lab, "lr = 1")
+    notebook = page.notebook(name).ready()
+    notebook.write(0, "lr = 2")
+    wait_for(lambda: sources(lab, name) == ["lr = 2"], "it is written")
+    tab = show_history(page, name)
+    tab.locator(".ownlab-History-version").last.click()
+    tab.get_by_role("button", name="Restore", exact=True).click()
+    expect(page.notification).to_contain_text("Restored: ")
+    page.page.locator(".lm-DockPanel .lm-TabBar-tab", has_text=name).first.click()
+    code = notebook.cell(0).locator(".cm-content")
+    expect(code).to_have_text("lr = 1")
+    code.click()
+    for shown in ("lr = 2", "lr = 1"):
+        page.page.keyboard.press("ControlOrMeta+z")
+        expect(code).to_have_text(shown)
+    page.page.keyboard.press("ControlOrMeta+Shift+z")
+    expect(code).to_have_text("lr = 2")
+    wait_for(lambda: sources(lab, name) == ["lr = 2"], "what is shown is saved")

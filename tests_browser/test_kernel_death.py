@@ -99,6 +99,21 @@ def test_a_page_opened_later_shows_the_same(pages: Callable[[], LabPage], lab: L
     expect(notice(second.page)).to_have_count(0)
 
 
+def test_who_goes_on_with_the_notebook_no_longer_sees_the_notice(pages: Callable[[], LabPage], lab: Lab) -> None:
+    first = pages()
+    notebook = start(first, lab, "goes_on.ipynb")
+    os.kill(process(lab, "goes_on.ipynb"), signal.SIGKILL)
+    expect(notice(first.page)).to_contain_text("killed by signal 9")
+    notebook.run(0)
+    expect(notebook.prompt(0)).to_have_text("[1]:")
+    expect(notice(first.page)).to_have_count(0)
+    expect(notebook.output(1).last).to_contain_text("KernelDied")  # the cell keeps its note
+    second = pages()
+    reopened = second.notebook("goes_on.ipynb").ready()
+    expect(reopened.output(1).last).to_contain_text("KernelDied")
+    expect(notice(second.page)).to_have_count(0)
+
+
 def test_a_killed_supervisor(page: LabPage, lab: Lab) -> None:
     notebook = start(page, lab, "supervisor.ipynb")
     os.kill(process(lab, "supervisor.ipynb", "supervisor"), signal.SIGKILL)

@@ -47,7 +47,7 @@ def test_it_is_the_first_page_with_the_product_s_name_and_icon(page: LabPage, la
 def test_tiles_start_types_and_say_what_is_free_or_when(page: LabPage, lab: Lab) -> None:
     page.open()
     first = page.tile(CARD)
-    expect(first).to_have_text("New notebook1 × GTX 1080 Ti · 4 free")
+    expect(first).to_have_text("New notebook1 × GTX 1080 Ti4 free")
     expect(page.tile(HALF)).to_have_text("½ GTX 1080 Ti8 free")
     expect(page.tile(FOUR)).to_have_text("4 × GTX 1080 Tifree now")
     expect(page.tile(CPU)).to_have_text(re.compile(r"^CPU\d+ of \d+ cores? idle$"))

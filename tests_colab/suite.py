@@ -96,6 +96,9 @@ class Suite:
         if PYTHON:
             added = self.ownlab("env", "add", "other", "--python", PYTHON)
             assert added.returncode == 0, added.stderr
+        # Where this takes long, matplotlib says so in the first notebook that draws.
+        fonts = [PYTHON or sys.executable, "-c", "import matplotlib.font_manager"]
+        subprocess.run(fonts, env=self.environ, capture_output=True, timeout=SECONDS, check=False)
 
     def ownlab(self, *arguments: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
         """Any command of ownlab's."""

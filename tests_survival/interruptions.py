@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import NamedTuple
 
 __all__ = ["KINDS", "Interruption", "plan"]
@@ -31,10 +32,12 @@ KINDS = {
 }
 
 
-def plan(seed: int, most: int = 5, without: tuple[str, ...] = ()) -> list[Interruption]:
+def plan(
+    seed: int, most: int = 5, without: tuple[str, ...] = (), kinds: Mapping[str, int] = KINDS
+) -> list[Interruption]:
     """The interruptions of a run."""
     chance = random.Random(f"interruptions {seed}")
-    kinds = {kind: weight for kind, weight in KINDS.items() if kind not in without}
+    kinds = {kind: weight for kind, weight in kinds.items() if kind not in without}
     names = chance.choices(list(kinds), list(kinds.values()), k=chance.randint(1, most))
     interruptions = [
         Interruption(chance.random(), name, chance.choice((0.0, 0.2, 1.5)) * chance.random(), chance.random() < 0.5)

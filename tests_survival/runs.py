@@ -34,9 +34,9 @@ class Reference(NamedTuple):
     seconds: float
 
 
-def write_notebook(folder: Path, path: str, script: Script) -> None:
+def write_notebook(folder: Path, path: str, script: Script, kind: str = TYPE) -> None:
     """A notebook that was never run."""
-    (folder / path).write_text(json.dumps(script.notebook(TYPE), indent=1), encoding="utf-8")
+    (folder / path).write_text(json.dumps(script.notebook(kind), indent=1), encoding="utf-8")
 
 
 async def reference(site: Site, folder: Path, script: Script, path: str) -> Reference:
@@ -82,6 +82,8 @@ async def end_kernel(site: Site, kernel_id: str) -> None:
 class Run:
     """One notebook with interruptions. `strike` kills the server with a signal and starts another."""
 
+    kind = TYPE  # the runtime type in which it runs
+
     def __init__(self, site: Site, folder: Path, script: Script, path: str, strike: Strike) -> None:
         self.site, self.folder, self.script, self.path, self._strike = site, folder, script, path, strike
         self.random = random.Random(f"run {script.seed}")
@@ -98,8 +100,8 @@ class Run:
 
     async def go(self, expected: Reference, planned: list[Interruption]) -> list[str]:
         """Everything that differs from the uninterrupted run."""
-        write_notebook(self.folder, self.path, self.script)
-        self.page = await Page(self.site, self.path).open()
+        write_notebook(self.folder, self.path, self.script, self.kind)
+        self.page = await self._first_page()
         kernel_id = self.page.kernel_id
         self._began = time.monotonic()
         trouble = asyncio.create_task(self._interrupt(planned, expected.seconds))
@@ -121,6 +123,9 @@ class Run:
         await end_kernel(self.site, kernel_id)
         await self._check_file(expected, "after its end")
         return self.faults
+
+    async def _first_page(self) -> Page:
+        return await Page(self.site, self.path).open()
 
     async def _send_all(self) -> None:
         for number, group in enumerate(self.script.groups):

@@ -2,6 +2,8 @@
 
 `<!-- generated: commands -->` in a page becomes a section per command (from click), `settings` a section per table of the
 configuration file, `schemas` a table of all JSON documents.
+
+In another language than English the help of commands is that of the program; what else is on these pages is translated as on any other.
 """
 
 from __future__ import annotations
@@ -16,17 +18,31 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 from ownlab.cli.main import COMMANDS, cli
+from ownlab.cli.translated_help import translate_click
 from ownlab.config.settings import NONE, PRESETS, SETTINGS, TABLES, UNITS, Setting
+from ownlab.languages import translations
 from ownlab.render.documents import DOCUMENTS
+from ownlab.text import translated, use_translations
 
 _log = logging.getLogger(__name__)
+# Of the table of a command's options.
+_HEADER = ("| option | meaning |", "|---|---|")
 _MARKER = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension."""
+    app.connect("builder-inited", _choose_language)
     app.connect("source-read", _replace_markers)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _choose_language(app: Sphinx) -> None:
+    """Let commands speak the language of the site: they are translated when they are loaded, further down."""
+    translate = translations(app.config.language)
+    if translate is not None:
+        use_translations(translate)
+        translate_click()
 
 
 def _replace_markers(app: Sphinx, page: str, source: list[str]) -> None:
@@ -36,6 +52,8 @@ def _replace_markers(app: Sphinx, page: str, source: list[str]) -> None:
             known = ", ".join(_GENERATORS)
             _log.warning("nothing generates %r; there are %s", marker[1], known, location=page, type="generated")
             return ""
+        if app.builder.name == "gettext":
+            return "\n".join(_HEADER)  # the rest is in ownlab's catalogues
         return "\n".join(generator())
 
     source[0] = _MARKER.sub(generated, source[0])
@@ -51,7 +69,7 @@ def commands() -> Iterator[str]:
     for name, entry in COMMANDS.items():
         if entry.section != section:
             section = entry.section
-            yield from (f"## {section}", "")
+            yield from (f"## {translated(section)}", "")
         command = cli.get_command(context, name)
         assert command is not None
         yield from _command(command, click.Context(command, parent=context, info_name=name), "###")
@@ -65,7 +83,7 @@ def _command(command: click.Command, context: click.Context, heading: str) -> It
     rows = [row for parameter in command.get_params(context) if (row := parameter.get_help_record(context)) is not None]
     rows = [(option, meaning) for option, meaning in rows if meaning and not option.endswith("--help")]
     if rows:
-        yield from ("| option | meaning |", "|---|---|")
+        yield from _HEADER
         yield from (f"| `{_cell(option)}` | {_prose(_cell(meaning))} |" for option, meaning in rows)
         yield ""
     if command.epilog:

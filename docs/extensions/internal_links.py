@@ -41,8 +41,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _check(app: Sphinx, error: Exception | None) -> None:
-    if error is not None or app.builder.format != "html":
-        return
+    if error is not None or app.builder.format != "html" or app.config.language != "en":
+        return  # the English site is built last, and the others are folders in it
     site = Path(app.outdir).resolve()
     for path, link in broken_links(site):
         _log.warning("%s: the link %s leads to nothing in the site", path.relative_to(site), link, type="links")

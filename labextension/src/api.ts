@@ -30,6 +30,7 @@ import type {
   VersionContent
 } from './records';
 import { RequestError } from './requestError';
+import { pageLanguage } from './text';
 
 const ROOT = 'ownlab/api';
 
@@ -72,6 +73,8 @@ export interface IAttachment {
   packages: object;
   /** The last death of the kernel, if no cell was executed since. */
   death: IDeath | null;
+  /** The kernel has died, and a cell was executed since. */
+  ran_since_death: boolean;
   executions: IExecution[];
 }
 
@@ -384,11 +387,10 @@ export function openStream(settings: ServerConnection.ISettings): WebSocket {
 
 /** Open a socket with the same authentication as JupyterLab's. */
 function openSocket(settings: ServerConnection.ISettings, path: string): WebSocket {
-  let url = URLExt.join(settings.wsUrl, ROOT, path);
-  if (settings.appendToken && settings.token) {
-    url += `?token=${encodeURIComponent(settings.token)}`;
-  }
-  return new settings.WebSocket(url);
+  const token = settings.appendToken && settings.token ? { token: settings.token } : {};
+  // The browser states its own language, and offers no way to state another one.
+  const query = URLExt.objectToQueryString({ language: pageLanguage(), ...token });
+  return new settings.WebSocket(URLExt.join(settings.wsUrl, ROOT, path) + query);
 }
 
 async function post(settings: ServerConnection.ISettings, path: string, body: object): Promise<unknown> {

@@ -1,7 +1,7 @@
 /** Errors, as the user sees them. */
 import { Notification } from '@jupyterlab/apputils';
 import type { Failure } from './records';
-import { sentences } from './text';
+import { sentences, text } from './text';
 
 /** Return the message of anything that was thrown. */
 export function errorMessage(reason: unknown): string {
@@ -10,7 +10,7 @@ export function errorMessage(reason: unknown): string {
 
 /** Return the message and the hint of a failure that the server reports. */
 export function failureMessage({ error: { message, hint } }: Failure): string {
-  return sentences(/[.!?]$/.test(message) ? message : `${message}.`, hint);
+  return sentences(/[.!?。！？⟧]$/.test(message) ? message : text('{message}.', { message }), hint);
 }
 
 /** Wait for some work, and show a notification if it fails. Return whether it succeeded. */

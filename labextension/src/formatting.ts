@@ -1,7 +1,7 @@
 /** Formats numbers and records for display, like the terminal does. */
-import type { Runtime, RuntimeType } from './records';
+import type { HostState, Runtime, RuntimeType } from './records';
 import type { LiveSnapshot } from './runtimes/liveSnapshot';
-import { text } from './text';
+import { dateLocale, text } from './text';
 
 /** A card is booked in twelfths. */
 export const PARTS = 12;
@@ -39,28 +39,25 @@ export function formatPercent(value: number | null): string {
 /** 5400 -> "1 h 30 min". */
 export function formatDuration(seconds: number): string {
   if (seconds < 60) {
-    return `${Math.max(0, Math.round(seconds))} s`;
+    return text('{n} s', { n: Math.max(0, Math.round(seconds)) });
   }
   const minutes = Math.round(seconds / 60);
   if (minutes < 60) {
-    return `${minutes} min`;
+    return text('{n} min', { n: minutes });
   }
   const hours = Math.floor(minutes / 60);
   if (hours >= 48) {
-    return joined(Math.floor(hours / 24), 'd', hours % 24, 'h');
+    const [days, rest] = [Math.floor(hours / 24), hours % 24];
+    return rest ? text('{days} d {hours} h', { days, hours: rest }) : text('{n} d', { n: days });
   }
-  return joined(hours, 'h', minutes % 60, 'min');
-}
-
-function joined(large: number, largeUnit: string, small: number, smallUnit: string): string {
-  return small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`;
+  return minutes % 60 ? text('{hours} h {minutes} min', { hours, minutes: minutes % 60 }) : text('{n} h', { n: hours });
 }
 
 /** "10:02", or "Tue 10:02" if it is not today. */
 export function formatTime(at: number, now: number): string {
   const then = new Date(at * 1000);
   const sameDay = then.toDateString() === new Date(now * 1000).toDateString();
-  return then.toLocaleTimeString('en-GB', { ...(sameDay ? {} : { weekday: 'short' }), hour: '2-digit', minute: '2-digit' });
+  return then.toLocaleTimeString(dateLocale(), { ...(sameDay ? {} : { weekday: 'short' }), hour: '2-digit', minute: '2-digit' });
 }
 
 /** 6 -> "½". */
@@ -179,6 +176,11 @@ export function describeCost(runtime: Runtime): string {
 
 function formatUnits(amount: number): string {
   return amount >= 100 ? amount.toFixed(0) : String(Number(amount.toFixed(2)));
+}
+
+/** The machine that a runtime uses: the lab's, or the node of a cluster; null if nothing is known of that one. */
+export function hostOf(runtime: Runtime, own: HostState | undefined): HostState | null {
+  return runtime.node ? runtime.host : (own ?? null);
 }
 
 /** Return the memory that a runtime has booked on its cards; null if it is not known. */

@@ -1,6 +1,7 @@
 /**
  * The JupyterLab extension of ownlab: the list of its plugins.
  *
+ * - language: sentences are in the language of JupyterLab
  * - session: the connection to the server; sockets that reconnect and replay missed messages
  * - notebook: cells show what runs in their kernel, also after a reload, and why it died; they run in their order
  * - cells: run buttons and times, buttons between cells, long outputs, Colab's shortcuts
@@ -21,6 +22,7 @@ import { edits, editSessions } from './edits/plugin';
 import { diskUse, files } from './files/plugin';
 import { forms } from './forms/plugin';
 import { history } from './history/plugin';
+import { afterLanguage, language } from './language';
 import { attach, connector, environmentWait, executor, kernelGate, runGates } from './notebook/plugin';
 import { pageExtensions } from './packages/pageExtensions';
 import { packages } from './packages/plugin';
@@ -31,12 +33,10 @@ import { connectionLost, connectionNotice, journal, ownShutdowns, reachability, 
 import { logo, startPage } from './start/plugin';
 import { variables } from './variables/plugin';
 
-const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
-  reachability,
-  ownShutdowns,
-  journal,
-  serverSettings,
-  editSessions,
+/** JupyterLab's services need these before it knows its language. */
+const services: ServiceManagerPlugin<unknown>[] = [reachability, ownShutdowns, journal, serverSettings, editSessions];
+
+const plugins: JupyterFrontEndPlugin<unknown>[] = [
   connectionLost,
   connectionNotice,
   stream,
@@ -68,4 +68,4 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   warnings
 ];
 
-export default plugins;
+export default [...services, language, ...plugins.map(afterLanguage)];

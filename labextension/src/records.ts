@@ -12,6 +12,15 @@ export interface CardShare {
   readonly utilisation: number | null;
 }
 
+export interface HostState {
+  readonly cpu: number | null;
+  readonly memory: number | null;
+  readonly memory_used: number | null;
+  readonly cores: number | null;
+  readonly disk: number | null;
+  readonly disk_used: number | null;
+}
+
 /** One runtime: a kernel with its supervisor, and what it holds. */
 export interface Runtime {
   readonly id: string;
@@ -40,6 +49,8 @@ export interface Runtime {
   readonly kernel_pid: number | null;
   readonly cpu: number | null;
   readonly utilisation: number | null;
+  readonly node: string;
+  readonly host: HostState | null;
 }
 
 export interface CardHolder {
@@ -112,15 +123,7 @@ export interface RuntimeType {
   readonly why_not: string;
   readonly engine: string;
   readonly partition: string;
-}
-
-export interface HostState {
-  readonly cpu: number | null;
-  readonly memory: number | null;
-  readonly memory_used: number | null;
-  readonly cores: number | null;
-  readonly disk: number | null;
-  readonly disk_used: number | null;
+  readonly time_limit: number | null;
 }
 
 /** A card in the graph of the last minutes, in percent. */
@@ -148,6 +151,21 @@ export interface Point {
   readonly runtimes: ReadonlyArray<RuntimePoint>;
 }
 
+/** A script of this user in the queue or on nodes of a cluster (`ownlab run --engine slurm train.py`). */
+export interface ScriptJob {
+  readonly id: string;
+  readonly script: string;
+  readonly label: string;
+  readonly engine: string;
+  readonly reference: string;
+  readonly state: string;
+  readonly folder: string;
+  readonly submitted_at: number;
+  readonly why: string;
+  readonly nodes: ReadonlyArray<string>;
+  readonly ends_at: number | null;
+}
+
 /** Everything that the panel shows. */
 export interface Snapshot {
   readonly at: number;
@@ -160,6 +178,7 @@ export interface Snapshot {
   readonly host: HostState;
   readonly notices: ReadonlyArray<string>;
   readonly history: ReadonlyArray<Point>;
+  readonly jobs: ReadonlyArray<ScriptJob>;
 }
 
 /** One value that can be set. `value` is Python source; `start` and `end` are its position in the cell's source. */
@@ -420,6 +439,18 @@ export interface Example {
   readonly packages: ReadonlyArray<string>;
 }
 
+/** A data set that `ownlab data` has brought here, unpacked, packed or staged. */
+export interface ListedDataSet {
+  readonly path: string;
+  readonly place: string | null;
+  readonly kind: 'downloaded' | 'packed' | 'staged' | 'unpacked';
+  readonly source: string;
+  readonly size: number;
+  readonly files: number;
+  readonly last_used: number;
+  readonly state: 'complete' | 'copying' | 'missing' | 'partial';
+}
+
 /** How far a build is. */
 export interface EnvironmentProgress {
   readonly phase: 'checking' | 'downloading' | 'installing' | 'resolving';
@@ -486,6 +517,7 @@ export interface StartPage {
   readonly hostname: string;
   readonly recent: ReadonlyArray<RecentNotebook>;
   readonly examples: ReadonlyArray<Example>;
+  readonly data_sets: ReadonlyArray<ListedDataSet>;
   readonly environments: Environments | null;
   readonly doctor: DoctorReport | null;
 }

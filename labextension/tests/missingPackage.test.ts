@@ -15,6 +15,7 @@ const type = (name: string, environment: string, kind: string | null = null): Ru
   free: true,
   engine: '',
   partition: '',
+  time_limit: null,
   why_not: ''
 });
 const TYPES = [type('cpu', 'default'), type('gpu', 'default', 'h200'), type('dl-cpu', 'dl'), type('dl-gpu', 'dl', 'h200')];
@@ -71,4 +72,10 @@ test('otherwise the command, for packages that are known', () => {
   assert.deepEqual(findOffer('yaml', 'cpu', TYPES, environments), { module: 'yaml', package: 'pyyaml', environment: 'default', kind: 'install' });
   assert.deepEqual(findOffer('yaml', 'python3', [], null), { module: 'yaml', package: 'pyyaml', environment: '', kind: 'install' });
   assert.equal(findOffer('helper', 'cpu', TYPES, environments), null);
+});
+
+test('an environment that was just built is still coming until it has types', () => {
+  const environments = { environments: [DEFAULT, environment('new', 'ready', 'torch')], presets: PRESETS };
+  assert.equal(findOffer('torch', 'cpu', TYPES, environments)?.kind, 'building');
+  assert.equal(findOffer('torch', 'cpu', [...TYPES, type('new-cpu', 'new')], environments)?.kind, 'change');
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { CardState, RecentNotebook, Runtime, RuntimeType } from '../src/records';
-import { describeAgo, describeAvailability, describeCards, describeRecent, greeting, tileName } from '../src/start/sentences';
+import type { CardState, ListedDataSet, RecentNotebook, Runtime, RuntimeType } from '../src/records';
+import { describeAgo, describeAvailability, describeCards, describeDataSet, describeRecent, greeting, tileName } from '../src/start/sentences';
 import { preferredType } from '../src/start/typeOrder';
 
 const NOW = Date.parse('2026-03-04T12:00:00') / 1000;
@@ -9,7 +9,7 @@ const HOUR = 3600;
 const CARD = 'NVIDIA GeForce GTX 1080 Ti';
 
 function type(fields: Partial<RuntimeType>): RuntimeType {
-  return { name: 't', label: '', environment: 'default', python: '', kind: CARD, cards: 1, parts: 12, units_per_hour: 0, free: true, why_not: '', engine: '', partition: '', ...fields };
+  return { name: 't', label: '', environment: 'default', python: '', kind: CARD, cards: 1, parts: 12, units_per_hour: 0, free: true, why_not: '', engine: '', partition: '', time_limit: null, ...fields };
 }
 
 function card(fields: Partial<CardState>): CardState {
@@ -126,6 +126,18 @@ test('a type of a cluster names its partition, and is only taken if people choos
   assert.equal(tileName(node), '2 × a100 · gpu');
   assert.equal(state(node, []), 'free on the cluster');
   assert.equal(state({ ...node, free: false, why_not: 'no node is free' }, []), 'no node is free');
+  assert.equal(state({ ...node, time_limit: 172_800 }, []), 'free on the cluster · at most 2 d');
   const cpu = type({ name: 'cpu', kind: null, cards: 0 });
   assert.equal(preferredType([{ ...node, cards: 1 }, cpu])?.name, 'cpu');
+});
+
+test('what is said of a data set', () => {
+  const dataSet = (fields: Partial<ListedDataSet>): ListedDataSet => ({
+    path: '/data/cats', place: null, kind: 'packed', source: '', size: 3 * 1024 ** 3, files: 25, last_used: NOW - 2 * HOUR, state: 'complete', ...fields
+  });
+  assert.equal(describeDataSet(dataSet({}), NOW), '3 GiB · packed · used 2 h ago');
+  assert.equal(describeDataSet(dataSet({ kind: 'staged' }), NOW), '3 GiB · local copy · used 2 h ago');
+  assert.equal(describeDataSet(dataSet({ kind: 'staged', state: 'copying' }), NOW), '3 GiB · being copied');
+  assert.equal(describeDataSet(dataSet({ kind: 'staged', state: 'partial' }), NOW), '3 GiB · incomplete · 2 h ago');
+  assert.equal(describeDataSet(dataSet({ state: 'missing' }), NOW), 'moved or removed');
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { describeTiming, formatClock, formatSeconds, storedTiming } from '../src/cells/timing';
+import { describeTiming, formatClock, formatSeconds, storedTiming, wasCutShort } from '../src/cells/timing';
 
 const START = '2026-11-16T10:00:00.000Z';
 const AT = Date.parse(START) / 1000;
@@ -27,6 +27,13 @@ test('the timing of JupyterLab', () => {
   }
   assert.equal(storedTiming({ 'iopub.execute_input': START, 'shell.execute_reply': '2026-11-16T09:00:00Z' }, null), null);
   assert.equal(storedTiming({ 'iopub.execute_input': 'soon', 'shell.execute_reply': START }, null), null);
+});
+
+test('a cell that was cut short', () => {
+  assert.equal(wasCutShort({ 'iopub.execute_input': START, execution_failed: '2026-11-16T10:01:00Z' }), true);
+  for (const other of [undefined, null, 'text', {}, { 'iopub.execute_input': START }, { execution_failed: START, 'shell.execute_reply': START }]) {
+    assert.equal(wasCutShort(other), false);
+  }
 });
 
 test('the timing of Colab', () => {

@@ -29,6 +29,7 @@ __all__ = [
     "LINE_LIMIT",
     "STDIN",
     "decode_utf8",
+    "open_regular",
     "parse_toml",
     "read_bytes",
     "read_lines",
@@ -109,6 +110,33 @@ def read_parts(path: str | os.PathLike[str], *, hint: str = "") -> Iterator[byte
         while part := begin + file.read(_PART):
             begin = b""
             yield part
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """Open data, which may have any size, but are read more than once: neither a pipe nor a device. InputError for all else."""
+    shown = _shown(path)
+    with _Errors(shown, ""):
+        _check_regular(os.stat(path).st_mode, shown)  # opening a device may do something
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _check_regular(os.fstat(descriptor).st_mode, shown)
+        except BaseException:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
+def _check_regular(mode: int, shown: str) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise InputError(text("{path} is a folder, not a file.", path=shown))
+    if stat.S_ISFIFO(mode):
+        hint = text("Data are read more than once: save them in a file first.")
+        raise InputError(text("{path} is a pipe, not a file.", path=shown), hint=hint)
+    if stat.S_ISSOCK(mode):
+        raise InputError(text("{path} is a socket, not a file.", path=shown))
+    raise InputError(text("{path} is a device, not a file.", path=shown))
 
 
 def decode_utf8(data: bytes, name: str, *, hint: str = "") -> str:

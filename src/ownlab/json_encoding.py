@@ -1,17 +1,29 @@
-"""Records as JSON. A Text is written as the string that it is; msgspec alone refuses subclasses of str."""
+"""Records as JSON. Sentences are written in English unless a language is asked for; msgspec alone refuses subclasses of str."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 from ownlab.errors import OwnlabError
-from ownlab.text import text, unpack_texts
+from ownlab.text import Text, in_english, pack_texts, render, text, unpack_texts
 
-__all__ = ["decode_guest_json", "decode_json", "encode_json", "error_to_builtins", "to_builtins", "to_typed_builtins"]
+__all__ = [
+    "decode_guest_json",
+    "decode_json",
+    "encode_json",
+    "encode_shown_json",
+    "error_to_builtins",
+    "keep_templates",
+    "to_builtins",
+    "to_typed_builtins",
+]
 
 T = TypeVar("T")
+
+_keeps_templates = False
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
@@ -40,9 +52,38 @@ def decode_guest_json(content: bytes | str, kind: Any) -> Any:
     return msgspec.convert(value, kind, str_keys=True)
 
 
-def encode_json(value: object) -> bytes:
-    """Encode a record as compact JSON."""
-    return _encoder.encode(value)
+def encode_json(value: object, *, translate: Callable[[str], str] | None = None) -> bytes:
+    """Encode a record as compact JSON, with its sentences in English, or as `translate` renders their templates."""
+    if translate is None:
+        return _encoder.encode(value)
+
+    def rendered(found: object) -> str:
+        return render(found, translate) if isinstance(found, Text) else _plain(found)
+
+    return msgspec.json.encode(value, enc_hook=rendered)
+
+
+def encode_shown_json(value: object) -> bytes:
+    """Encode a record that a command prints, with its sentences in the language of the command."""
+    return _encode_with_templates(value) if _keeps_templates else _shown_encoder.encode(value)
+
+
+def keep_templates() -> None:
+    """Let the documents that this process prints say how their sentences were made (`pack_texts`): for a server that started it."""
+    global _keeps_templates
+    _keeps_templates = True
+
+
+def _encode_with_templates(value: object) -> bytes:
+    found: list[Text] = []
+
+    def collect(sentence: object) -> str:
+        found.extend([sentence] if isinstance(sentence, Text) else [])
+        return _plain(sentence)
+
+    document = msgspec.json.decode(msgspec.json.encode(value, enc_hook=collect))
+    texts = pack_texts({"found": found}).get("texts")
+    return msgspec.json.encode({**document, "texts": texts} if texts else document)
 
 
 def to_builtins(value: object) -> Any:
@@ -89,8 +130,13 @@ def error_to_builtins(error: OwnlabError) -> dict[str, Any]:
 
 def _plain(value: object) -> str:
     if isinstance(value, str):  # a Text of ours, or of the guest in the same process
-        return str.__str__(value)
+        return in_english(value)
     raise NotImplementedError(f"cannot encode {type(value).__name__} as JSON")
 
 
+def _shown(value: object) -> str:
+    return str.__str__(value) if isinstance(value, Text) else _plain(value)
+
+
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
+_shown_encoder = msgspec.json.Encoder(enc_hook=_shown)

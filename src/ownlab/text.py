@@ -1,7 +1,8 @@
 """Sentences for people, kept as template and values until they are rendered. Standard library only: supervisors import it.
 
-A `Text` is a `str` (in English), so records, errors and tables hold it as any other string. It also remembers how it was
-made, so that `render` can make the same sentence in another language at the moment when it is shown:
+A `Text` is a `str`, so records, errors and tables hold it as any other string. It is in the language of the process, which
+is English unless a command has chosen another (`use_translations`). It also remembers how it was made, so that `render` can
+make the same sentence in another language when it is shown, and `in_english` the original for files and other processes:
 
     text("The driver {version} is too old for {framework}.", version="470.82", framework="torch 2.11")
 
@@ -21,16 +22,21 @@ key "texts", and `unpack_texts` makes them Texts again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
     "CONTROL_CHARACTERS",
     "Template",
     "Text",
+    "edited",
+    "english_document",
     "facts",
+    "in_english",
+    "is_translated",
     "listing",
     "pack_texts",
+    "page_text",
     "plural",
     "read_template",
     "render",
@@ -39,10 +45,24 @@ __all__ = [
     "sentences",
     "template",
     "text",
+    "text_of_table",
+    "translated",
     "unpack_texts",
+    "use_translations",
 ]
 
 Translate = Callable[[str], str]
+
+# The language of this process: None is English, in which templates are written.
+_translate: Translate | None = None
+
+# Spaces of a Chinese template beside a value (\\0) that is Chinese, too: templates have them for names and numbers.
+_WIDE = "\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef"
+_STOPS = "。？！：；，、（"
+_SPACE_AT_VALUE = re.compile(
+    rf"(?<=[{_WIDE}]) (?=\0+[{_WIDE}])|(?<=[{_WIDE}]\0) (?=\0?[{_WIDE}])|(?<=[{_STOPS}]) (?=\0)|(?<=[{_STOPS}]\0) | (?=\0?）)"
+)
+_SECOND_FULL_STOP = re.compile(r"([。？！])\0+[。]")
 
 # For `str.translate`: replaces what could control a terminal, except newlines and tabs.
 CONTROL_CHARACTERS = {
@@ -59,12 +79,25 @@ class Text(str):
     values: Mapping[str, Any]
 
     def __new__(cls, template: str, values: Mapping[str, Any]) -> Text:
-        made = super().__new__(cls, template.format_map(values) if values else template)
+        shown = template if _translate is None else _translate(template)
+        made = super().__new__(cls, _filled(shown, values, _translate is not None))
         made.template, made.values = template, values
         return made
 
     def __reduce__(self) -> tuple[type[Text], tuple[str, Mapping[str, Any]]]:
         return (type(self), (self.template, self.values))
+
+
+class _Edited(Text):
+    """A sentence with a change that is made to it in every language: another package manager's command, say."""
+
+    __slots__ = ("change", "original")
+
+    original: Text
+    change: Callable[[str], str]
+
+    def __reduce__(self) -> tuple[type[Text], tuple[str, Mapping[str, Any]]]:
+        return (Text, (self.template, self.values))  # a change is a function; what it led to is kept in English
 
 
 class Template(str):
@@ -99,9 +132,25 @@ def plural(n: int, one: str, many: str, /, **values: Any) -> Text:
     return Text(one if n == 1 else many, {"n": n, **values})
 
 
+def edited(message: str, change: Callable[[str], str]) -> str:
+    """Change commands within a sentence. `change` is called with the sentence in each language in which it is shown.
+
+    The one exception from "a finished sentence is never changed": `change` must not depend on a language's words.
+    """
+    if not isinstance(message, Text):
+        return change(message)
+    shown = change(str.__str__(message))
+    if shown == message:
+        return message
+    made = str.__new__(_Edited, shown)
+    made.template, made.values = change(in_english(message)), {}
+    made.original, made.change = message, change
+    return made
+
+
 def sentence(message: str) -> str:
     """End a message with a period, unless it ends a sentence already."""
-    return message if message.endswith((".", "?", "!")) else text("{message}.", message=message)
+    return message if message.endswith((".", "?", "!", "。", "？", "！")) else text("{message}.", message=message)
 
 
 def sentences(*parts: str | None) -> Text:
@@ -122,14 +171,44 @@ def listing(items: Iterable[object], template: str = _AND) -> Text:
     names = [item if isinstance(item, str) else str(item) for item in items]
     if len(names) < 2:
         return _joined(names, "")
-    return Text(str(template), {"items": _joined(names[:-1], ", "), "last": names[-1]})
+    return Text(str(template), {"items": _joined(names[:-1], ", ", "i"), "last": names[-1]})
 
 
-def _joined(parts: list[str], separator: str) -> Text:
-    """Join strings so that Texts among them keep their templates."""
+def text_of_table(words: str) -> Text:
+    """Make a Text of a sentence of a table in catalog/data, which has no placeholders; extraction reads the tables."""
+    return Text(words, {})
+
+
+def page_text(page: str) -> Text:
+    """Make a Text of a page: its paragraphs are the messages of the catalogue, so that a change of one leaves the others."""
+    return _joined([Text(paragraph, {}) for paragraph in page.split("\n\n")], "\n\n")
+
+
+def use_translations(translate: Translate | None) -> None:
+    """Choose the language of the Texts that this process makes from now on; None: English.
+
+    For commands, which speak one language: before they make their first Text. A server stays English and renders for each
+    request.
+    """
+    global _translate
+    _translate = translate
+
+
+def is_translated() -> bool:
+    """Whether the language of this process is another than English."""
+    return _translate is not None
+
+
+def translated(template: str) -> str:
+    """Return a template, or words without placeholders, in the language of this process."""
+    return template if _translate is None else _translate(template)
+
+
+def _joined(parts: list[str], separator: str, letter: str = "s") -> Text:
+    """Join strings so that Texts among them keep their templates. The names of the values say to a translation what is joined."""
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0]
-    names = [f"s{number}" for number in range(len(parts))]
+    names = [f"{letter}{number}" for number in range(len(parts))]
     return Text(separator.join(f"{{{name}}}" for name in names), dict(zip(names, parts, strict=True)))
 
 
@@ -137,12 +216,50 @@ def render(message: str, translate: Translate) -> str:
     """Return a sentence in another language: its template translated, its values put in, Texts among them likewise."""
     if not isinstance(message, Text):
         return message
-    template = translate(message.template)
-    if not message.values:
+    if isinstance(message, _Edited):
+        return message.change(render(message.original, translate))
+    values = {
+        name: render(value, translate) if isinstance(value, str) else value for name, value in message.values.items()
+    }
+    return _filled(translate(message.template), values, translate is not str)
+
+
+def _filled(template: str, values: Mapping[str, Any], is_translation: bool) -> str:
+    """Put values into a template. In a translation, no space and no second full stop stands between Chinese and Chinese."""
+    if not values:
         return template
-    return template.format_map(
-        {name: render(value, translate) if isinstance(value, str) else value for name, value in message.values.items()}
+    made = template.format_map(values)
+    if made.isascii() or not is_translation:
+        return made
+    from string import Formatter  # English has no need of it
+
+    # Each value between marks: spaces within it are its own.
+    marked = "".join(
+        f"{words}\0{_filled_field(field, values)}\0" if field[0] is not None else words
+        for words, *field in Formatter().parse(template)
     )
+    return _SECOND_FULL_STOP.sub(r"\1", _SPACE_AT_VALUE.sub("", marked)).replace("\0", "")
+
+
+def _filled_field(field: Sequence[str | None], values: Mapping[str, Any]) -> str:
+    name, form, conversion = field
+    return f"{{{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}}}".format_map(values)
+
+
+def in_english(message: str) -> str:
+    """Return a sentence as it was written: for files, and for other programs, whatever the language of this process is."""
+    return render(message, str) if isinstance(message, Text) else str.__str__(message)
+
+
+def english_document(value: Any) -> Any:
+    """Return JSON values with their Texts in English: for files, and for other programs."""
+    if _translate is None or value is None or isinstance(value, int | float | bytes):
+        return value
+    if isinstance(value, str):
+        return in_english(value)
+    if isinstance(value, Mapping):
+        return {name: english_document(item) for name, item in value.items()}
+    return [english_document(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 # --- between processes ------------------------------------------------------------------------------------------------
@@ -158,13 +275,14 @@ def pack_texts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a JSON object with the additional key "texts": template and values of each Text in it, by its sentence."""
     found: dict[str, Any] = {}
     _collect(document, found, _DEEPEST)
-    return {**document, _TEXTS: found} if found else dict(document)
+    plain = english_document(document)
+    return {**plain, _TEXTS: found} if found else dict(plain)
 
 
 def _collect(value: Any, found: dict[str, Any], depth: int) -> None:
     if isinstance(value, Text):
         if value:
-            found[str(value)] = _parts(value)
+            found[in_english(value)] = _parts(value)
     elif depth and isinstance(value, Mapping):
         for item in value.values():
             _collect(item, found, depth - 1)
@@ -210,7 +328,7 @@ def restore_text(message: str, parts: object) -> str:
         made = _from_parts(parts, _DEEPEST)
     except (LookupError, TypeError, ValueError, ArithmeticError):
         made = None
-    return made if made is not None and str(made) == message else str.__str__(message)
+    return made if made is not None and in_english(made) == message else str.__str__(message)
 
 
 def _from_parts(parts: object, depth: int) -> Text | None:

@@ -81,13 +81,13 @@ def listing(items: Iterable[object], template: str = _AND) -> Text:
     names = [item if isinstance(item, str) else str(item) for item in items]
     if len(names) < 2:
         return _join(names, "")
-    return Text(str(template), {"items": _join(names[:-1], ", "), "last": names[-1]})
+    return Text(str(template), {"items": _join(names[:-1], ", ", "i"), "last": names[-1]})
 
 
-def _join(parts: "list[str]", separator: str) -> Text:
+def _join(parts: "list[str]", separator: str, letter: str = "s") -> Text:
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0]
-    values = {f"s{number}": part for number, part in enumerate(parts)}
+    values = {f"{letter}{number}": part for number, part in enumerate(parts)}
     return Text(separator.join("{%s}" % name for name in values), values)
 
 

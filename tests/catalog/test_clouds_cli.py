@@ -15,10 +15,19 @@ REPORT = Path(__file__).resolve().parents[1] / "instruments" / "advise" / "repor
 def test_all_platforms(ownlab: Ownlab, valid: Callable[[str, str], Any]) -> None:
     ran = ownlab("clouds")
     assert ran.returncode == 0, ran.stderr
-    for part in ("Kaggle", "30 h per week", "FloydHub", "shut down (2021-08)", "易学智能", "prices are older than"):
+    for part in (
+        "Kaggle",
+        "30 h per week",
+        "FloydHub",
+        "shut down (2021-08)",
+        "易学智能",
+        "RTX 4090 ¥1.88",
+        "36 free hours in all",
+        "prices are older than",
+    ):
         assert part in ran.stdout
     document = valid(ownlab("clouds", "--json").stdout, "clouds")
-    assert len(document["platforms"]) == 14
+    assert len(document["platforms"]) == 23
     assert document["sources"]["mccormick"]["as_of"] == "2026-03-10"
 
 

@@ -29,6 +29,7 @@ OFFERS = [offer for platform in load_platforms() for offer in platform.offers]
 
 def figures(platform: Platform) -> list[Figure | Unstated]:
     facts = [*(platform.limit(name) for name in LIMITS), platform.daily_hours, platform.daily_hours_most]
+    facts.append(platform.total_hours)
     for offer in platform.offers:
         facts += [offer.price, offer.session_hours, offer.weekly_hours, offer.unit_price]
         facts += [offer.lockout_hours, offer.plan_usd, offer.plan_usd_most, offer.cpus, offer.ram_gib]
@@ -79,6 +80,29 @@ def test_well_known_platforms_are_in_the_table() -> None:
     assert by_name["易学智能"].alive is None
     assert isinstance(by_name["Kaggle"].weekly_hours, Figure)
     assert by_name["AWS"].session_hours == Unstated(NO_LIMIT)
+
+
+def test_chinese_platforms_are_found_by_either_name() -> None:
+    names = (
+        "阿里云,腾讯云,恒源云,矩池云,揽睿星舟,魔搭,飞桨,autodl",
+        "aliyun,tencent,gpushare,matpool,lanrui,modelscope,aistudio,算力云",
+    )
+    first, second = map(choose_platforms, names)
+    assert first == second
+    assert len(first) == 8
+    cny = {offer.platform for offer in OFFERS if offer.currency == "CNY"}
+    assert cny == {"AutoDL", "Alibaba Cloud 阿里云", "易学智能"}
+
+
+def test_hours_that_are_not_renewed_bind_the_free_offers_only() -> None:
+    (offer,) = find_platform("魔搭").offers
+    assert isinstance(offer.total_hours, Figure)
+    assert offer.total_hours.value == 36
+    paid = parse_platforms(
+        TEXT.replace('price = [0, "modelscope-book"], per = "free"', 'price = [1, "modelscope-book"]')
+    )[0]
+    (offer,) = next(platform for platform in paid if platform.name == "ModelScope 魔搭").offers
+    assert offer.total_hours == Unstated(NO_LIMIT)
 
 
 def test_platform_names_are_unique() -> None:

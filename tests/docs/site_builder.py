@@ -13,17 +13,22 @@ from sphinx.util.docutils import docutils_namespace, patch_docutils
 EXTENSIONS = Path(__file__).resolve().parents[2] / "docs" / "extensions"
 
 
-def build_site(base: Path, monkeypatch: pytest.MonkeyPatch, extension: str, **pages: str) -> tuple[Path, str]:
-    """Return the folder of the built site and the warnings of the build."""
+def build_site(
+    base: Path, monkeypatch: pytest.MonkeyPatch, extension: str, language: str = "en", **pages: str
+) -> tuple[Path, str]:
+    """Return the folder of the built site and the warnings of the build. Catalogues are expected in source/locale."""
     monkeypatch.syspath_prepend(EXTENSIONS)
     source, site = base / "source", base / "site"
-    source.mkdir()
+    source.mkdir(exist_ok=True)
     for name, page in pages.items():
         (source / f"{name}.md").write_text(page, encoding="utf-8")
     log = io.StringIO()
     settings = {
         "extensions": ["myst_parser", extension],
         "html_theme": "basic",
+        "language": language,
+        "locale_dirs": ["locale"],
+        "gettext_additional_targets": ["literal-block"],
         "myst_enable_extensions": ["deflist"],
         "myst_heading_anchors": 4,
         "suppress_warnings": ["toc.not_included"],

@@ -60,6 +60,17 @@ def test_the_theme_s_own_files_are_not_pages(tmp_path: Path) -> None:
     assert found(site) == []
 
 
+def test_a_site_in_another_language_is_checked_with_the_english_one_that_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = write(tmp_path / "site", index='<a href="zh_CN/index.html">a</a>')
+    write(site / "zh_CN", index='<a href="../index.html">a</a><a href="../nothing.html">b</a>')
+    assert found(site) == [("index.html", "../nothing.html")]
+    page = '# Title\n\n<a href="../index.html">of the site that is built after this one</a>\n'
+    _, warnings = build_site(tmp_path, monkeypatch, "internal_links", language="zh_CN", index=page)
+    assert warnings == ""
+
+
 def test_a_build_warns_of_a_broken_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = '# Title\n\n<a href="nothing.html">raw HTML, which Sphinx does not check</a>\n'
     _, warnings = build_site(tmp_path, monkeypatch, "internal_links", index=page)

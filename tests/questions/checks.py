@@ -7,6 +7,7 @@ say what must be said, and which would say what must not be said. A number befor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -37,7 +38,8 @@ def speed(card: str) -> str:
 
 def fits(card: str, verdict: str) -> str:
     """The verdict for a card."""
-    return rf"(?m)^  {card}  .*?(?:GiB|MiB)  +{verdict}\b"
+    words = re.sub(r"\bno\b(?=$|[|)])", "does not fit", verdict)
+    return rf"(?m)^  {card}  .*?(?:GiB|MiB)  +{words}\b"
 
 
 CHECKS: dict[str, Checks] = {

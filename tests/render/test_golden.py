@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.render import pictures
 
 from ownlab.instruments.doctor.diagnosis import case_of, diagnose
 from ownlab.instruments.doctor.rules import find_rule
@@ -48,20 +48,16 @@ def test_golden_machine(name: str) -> None:
     compare(f"machine-{name}.txt", sheet.getvalue())
 
 
-def test_generated_picture_of_the_readme() -> None:
-    """The picture is a real diagnosis: of the facts of pytorch/pytorch#150733."""
-    out = Console(file=io.StringIO(), record=True, width=116, highlight=False, force_terminal=True)
-    out.print("$ ownlab doctor --from report.txt", style="dim")
-    facts = load_machine(TESTS / "machines" / "rtx5090d.json")
-    show_diagnosis(diagnose(case_of(facts)), out)
-    drawn = out.export_svg(title="ownlab doctor", unique_id="doctor", font_aspect_ratio=0.61)
-    drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL).replace("Fira Code", "DejaVu Sans Mono")
-    drawn = "".join(f"{line.rstrip()}\n" for line in drawn.splitlines())
-    path = TESTS.parent / "docs" / "images" / "doctor.svg"
+@pytest.mark.parametrize("name", pictures.NAMES)
+def test_generated_picture(name: str) -> None:
+    """The pictures of the README are real: a diagnosis and a run."""
+    compare_picture(pictures.FOLDER / f"{name}.svg", pictures.draw(name))
+
+
+def compare_picture(path: Path, drawn: str) -> None:
     if os.environ.get("OWNLAB_GOLDEN") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(drawn)
-    assert path.read_text() == drawn
+        path.write_text(drawn, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == drawn
 
 
 def test_golden_page() -> None:

@@ -1,4 +1,4 @@
-"""Measures the workspaces that cuDNN takes for random convolutions: the data that `grow_convolution_trees.py` reads.
+"""Measures the workspaces that cuDNN takes for random convolutions: the data that `grow_convolution_forests.py` reads.
 
 `python tests_gpu/fit/measure_convolutions.py GRID SEED SECONDS OUT.jsonl` draws convolutions of a grid and measures each on the
 first card until the time is over. Two grids are needed. `broad` covers what torch accepts, so that no tree is blind somewhere;
@@ -6,9 +6,9 @@ first card until the time is over. Two grids are needed. `broad` covers what tor
 is spent in the interpreter, so several processes with different seeds share a card. Files are joined in the order of the grids:
 `cat broad.* usual.* | gzip -9n > convolution-grid-h200.jsonl.gz`.
 
-The committed file is from one H200, torch 2.11 and cuDNN 9.19 (2026-11-16): 52,425 convolutions of `broad` (seeds 1 to 10) and
-52,440 of `usual` (seeds 1 to 15), some minutes each. Each was called twice, and the second call always took what the first had
-taken; one call is measured here. Read by the interpreter that has torch.
+The committed file is from one H200, torch 2.11 and cuDNN 9.19 (2026-11-16 and 2026-11-19): 52,425 convolutions of `broad` (seeds 1 to
+10) and 157,351 of `usual` (seeds 1 to 15, 101 to 106, 201 to 203), some minutes each. Those of the
+first day were called twice, and the second call always took what the first had taken; one call is measured here. Read by the interpreter that has torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kills `ownlab data get`, `unpack` and `stage` at random moments, again and again, until they succeed; then nothing may be lost or doubled.
+"""Kills `ownlab data get`, `unpack`, `pack` and `stage` at random moments, again and again, until they succeed; then nothing may be lost or doubled.
 
     python -m tests_survival.data.kills get 200
 
@@ -20,15 +20,18 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.instruments.data.file_server import FileServer, serve_files
 
+from ownlab_guest.data.dataset import open_dataset
+
 __all__ = ["SUBJECTS", "Outcome", "run"]
 
 _MOST_KILLS = 40
-_LONGEST_LIFE = 1.6  # seconds until a kill: starting Python alone takes 0.3
+_LONGEST_LIFE = 5  # until a kill, in times of what it takes to start Python and ownlab here and now
 _SEGMENT = 8 * 2**20
 
 
@@ -40,12 +43,20 @@ class Outcome(NamedTuple):
     faults: list[str]
 
 
+@cache
+def _start_seconds() -> float:
+    begin = time.monotonic()
+    subprocess.run([*OWNLAB, "--version"], stdout=subprocess.DEVNULL, check=True)
+    return time.monotonic() - begin
+
+
 def killed_until_done(command: list[str], environ: dict[str, str], choice: random.Random) -> tuple[int, str]:
     """Run a command, kill it at a random moment, and repeat until it ends by itself. Return the kills and its complaint."""
     for kills in range(_MOST_KILLS):
         process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            patience = 300.0 if kills == _MOST_KILLS - 1 else choice.uniform(0.2, _LONGEST_LIFE) * (1 + kills / 10)
+            life = choice.uniform(0.7, _LONGEST_LIFE) * (1 + kills / 10) * _start_seconds()
+            patience = 300.0 if kills == _MOST_KILLS - 1 else life
             _, complaint = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
@@ -120,6 +131,47 @@ def kill_unpack(seed: int, folder: Path) -> Outcome:
     return Outcome(seed, kills, faults)
 
 
+def kill_pack(seed: int, folder: Path) -> Outcome:
+    """Folders and archives become shards: each sample once, and the same bytes as without any kill."""
+    choice = random.Random(seed)
+    files = {f"class{n % 5}/{n}.bin": choice.randbytes(choice.choice([1, 100, 20_000, 100_000])) for n in range(600)}
+    source = folder / choice.choice(["folder", "data.zip", "data.tar.gz"])
+    _write_source(source, files)
+    pack = [*OWNLAB, "data", "pack", str(source), "--shard-size", "1MiB", "--seed", str(seed), "--json", "-o"]
+    kills, complaint = killed_until_done([*pack, str(folder / "out")], _environ(folder), choice)
+    if complaint:
+        return Outcome(seed, kills, [complaint])
+    dataset = open_dataset(folder / "out", as_dict=True, decode=False, check="always", rank=0, world=1)
+    found = [(sample["__name__"], sample["bin"]) for sample in dataset]
+    faults = [] if sorted(found) == sorted(files.items()) else [f"{len(found)} samples are not the {len(files)} packed"]
+    left = [path.name for path in (folder / "out").iterdir() if path.suffix not in (".tar", ".index", ".json")]
+    subprocess.run([*pack, str(folder / "whole")], env=_environ(folder), capture_output=True, check=True)
+    if _shards(folder / "out") != _shards(folder / "whole"):
+        faults.append("the shards differ from those that were packed at once")
+    return Outcome(seed, kills, faults + [f"{name} is left" for name in left])
+
+
+def _write_source(source: Path, files: dict[str, bytes]) -> None:
+    if source.suffix == ".zip":
+        with zipfile.ZipFile(source, "w") as opened:
+            for path, content in files.items():
+                opened.writestr(path, content)
+    elif source.suffix == ".gz":
+        with tarfile.open(source, "w:gz", compresslevel=1) as tar:
+            for path, content in files.items():
+                info = tarfile.TarInfo(path)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    else:
+        for path, content in files.items():
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            (source / path).write_bytes(content)
+
+
+def _shards(folder: Path) -> dict[str, str]:
+    return {name: digest for name, digest in tree(folder).items() if name.startswith("data-")}
+
+
 def kill_stage(seed: int, folder: Path) -> Outcome:
     """Copies of folders; the copy must not exist under its name before it is complete."""
     choice = random.Random(seed)
@@ -156,6 +208,7 @@ OWNLAB = [sys.executable, "-m", "ownlab"]
 SUBJECTS: dict[str, Callable[[int, Path], Outcome]] = {
     "get": kill_get,
     "unpack": kill_unpack,
+    "pack": kill_pack,
     "stage": kill_stage,
 }
 

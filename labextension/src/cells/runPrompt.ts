@@ -5,10 +5,10 @@ import { Panel } from '@lumino/widgets';
 import { sentences, text } from '../text';
 import { applyOutputBox } from './longOutputs';
 import type { IRunView, RunStates } from './runStates';
-import { describeTiming, formatClock, formatSeconds, type ITiming, storedTiming } from './timing';
+import { describeTiming, formatClock, formatSeconds, type ITiming, storedTiming, wasCutShort } from './timing';
 
-/** new: not run since it was opened or cleared. */
-export type RunState = 'new' | 'queued' | 'running' | 'done' | 'failed';
+/** new: not run since it was opened or cleared; stopped: it did not finish, because its kernel was restarted or ended. */
+export type RunState = 'new' | 'queued' | 'running' | 'done' | 'failed' | 'stopped';
 
 export const RUN_BUTTON = 'ownlab-Run';
 
@@ -42,9 +42,9 @@ export class RunPrompt extends Panel implements IInputPrompt, IRunView {
       return;
     }
     const state = this._state(model);
-    const timing = state === 'done' || state === 'failed' ? this._timing(model) : null;
+    const timing = state === 'done' || state === 'failed' || state === 'stopped' ? this._timing(model) : null;
     this._setState(state);
-    this._setTime(state === 'running' ? this._clock(model) : timing ? formatSeconds(timing.seconds) : '');
+    this._setTime(this._shortTime(state, model, timing));
     this._setTitle(this._describe(state, timing));
   }
 
@@ -83,7 +83,21 @@ export class RunPrompt extends Panel implements IInputPrompt, IRunView {
     if (hasError(model)) {
       return 'failed';
     }
-    return model.executionCount === null ? 'new' : 'done';
+    if (model.executionCount !== null) {
+      return 'done';
+    }
+    return wasCutShort(model.getMetadata('execution')) ? 'stopped' : 'new';
+  }
+
+  private _shortTime(state: RunState, model: ICodeCellModel, timing: ITiming | null): string {
+    switch (state) {
+      case 'running':
+        return this._clock(model);
+      case 'stopped':
+        return text('stopped');
+      default:
+        return timing ? formatSeconds(timing.seconds) : '';
+    }
   }
 
   private _timing(model: ICodeCellModel): ITiming | null {
@@ -124,6 +138,8 @@ export class RunPrompt extends Panel implements IInputPrompt, IRunView {
         return text('Interrupt this cell');
       case 'failed':
         return sentences(text('Run this cell (Ctrl+Enter).'), text('The last run failed.'), ran);
+      case 'stopped':
+        return sentences(text('Run this cell (Ctrl+Enter).'), text('It did not finish: its kernel was restarted or stopped.'), ran);
       case 'new':
       case 'done':
         return sentences(text('Run this cell (Ctrl+Enter).'), ran);

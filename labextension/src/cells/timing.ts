@@ -1,6 +1,6 @@
 /** When a cell ran, for how long, and who ran it: from its metadata, in words. */
 import { formatTime } from '../formatting';
-import { text } from '../text';
+import { dateLocale, text } from '../text';
 
 /** An execution that has ended. Times are in seconds since 1970. */
 export interface ITiming {
@@ -17,6 +17,11 @@ const ENDED = ['shell.execute_reply', 'iopub.status.idle', 'execution_failed'];
 /** Return the timing that JupyterLab (metadata.execution) or Colab (metadata.executionInfo) has stored in a cell. */
 export function storedTiming(execution: unknown, colab: unknown): ITiming | null {
   return jupyterTiming(execution) ?? colabTiming(colab);
+}
+
+/** Return whether an execution that metadata.execution describes was ended from outside. A cell that failed has a reply, too. */
+export function wasCutShort(execution: unknown): boolean {
+  return isObject(execution) && typeof execution['execution_failed'] === 'string' && execution['shell.execute_reply'] === undefined;
 }
 
 function jupyterTiming(execution: unknown): ITiming | null {
@@ -100,5 +105,5 @@ function describeTime(at: number, now: number): string {
   }
   const then = new Date(at * 1000);
   const date = `${then.getFullYear()}-${String(then.getMonth() + 1).padStart(2, '0')}-${String(then.getDate()).padStart(2, '0')}`;
-  return text('{date} {time}', { date, time: then.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' }) });
+  return text('{date} {time}', { date, time: then.toLocaleTimeString(dateLocale(), { hour: '2-digit', minute: '2-digit' }) });
 }

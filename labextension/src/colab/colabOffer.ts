@@ -38,11 +38,18 @@ function showOffer(panel: NotebookPanel, mode: ColabMode, dialogs: ISessionConte
 }
 
 /** Restart the kernel of a notebook in Colab mode, and run a cell and those above it that have run. */
-export function runInColabMode(panel: NotebookPanel, mode: ColabMode, cell: CodeCell, dialogs: ISessionContextDialogs | undefined): Promise<void> {
-  return runAgain(panel, cell, dialogs, async () => {
+export function runInColabMode(
+  panel: NotebookPanel,
+  mode: ColabMode,
+  cell: CodeCell,
+  dialogs: ISessionContextDialogs | undefined,
+  order?: { first: boolean }
+): Promise<void> {
+  const restart = async (): Promise<void> => {
     await mode.switchOn();
     await panel.sessionContext.restartKernel();
-  });
+  };
+  return runAgain(panel, cell, dialogs, restart, order);
 }
 
 /** What a restart for a cell does to the rest of its notebook; empty if nothing has run. */

@@ -66,6 +66,8 @@ export function button(label: string, accept: boolean, onClick: () => void): HTM
   return node;
 }
 
+/** A secret may be granted elsewhere: in the Secrets panel, in another page, by a command. */
+const ACCESS_POLL_MS = 2_000;
 const CHUNK_BYTES = 4 << 20;
 /** A random start keeps pages that answer the same request at a time from writing into each other's files. */
 const MAX_FIRST_NUMBER = 1e9;
@@ -212,19 +214,43 @@ export class SecretPrompt extends Prompt {
     void this._loadAccess();
   }
 
-  /** If there is no such secret, offer to enter it. */
+  override dispose(): void {
+    window.clearTimeout(this._timer);
+    super.dispose();
+  }
+
+  /** If there is no such secret, offer to enter it. Answer if the secret is granted elsewhere meanwhile. */
   private async _loadAccess(): Promise<void> {
-    const key = this._request.stringField('key');
     try {
-      const { there } = await fetchSecretAccess(this._settings, this._request.kernel.id, key);
-      if (!there && !this.isDisposed) {
-        this.message.textContent = text('This notebook asks for the secret {name}, which does not exist yet. You can enter it here.', { name: key });
-        this._value.hidden = false;
-        this._accept.textContent = text('Save and grant access');
+      const { there, granted } = await fetchSecretAccess(this._settings, this._request.kernel.id, this._request.stringField('key'));
+      if (this.isDisposed) {
+        return;
+      }
+      if (granted) {
+        this._request.answer({ granted });
+        return;
+      }
+      if (this._there !== there && this._value.value === '') {
+        this._there = there;
+        this._offer(there);
       }
     } catch (reason) {
-      this._showFailure(reason);
+      if (this._there === null) {
+        this._showFailure(reason);
+      }
     }
+    if (!this.isDisposed) {
+      this._timer = window.setTimeout(() => void this._loadAccess(), ACCESS_POLL_MS);
+    }
+  }
+
+  private _offer(there: boolean): void {
+    const name = this._request.stringField('key');
+    this.message.textContent = there
+      ? text('This notebook asks for the secret {name}.', { name })
+      : text('This notebook asks for the secret {name}, which does not exist yet. You can enter it here.', { name });
+    this._value.hidden = there;
+    this._accept.textContent = there ? text('Grant access') : text('Save and grant access');
   }
 
   private async _grant(): Promise<void> {
@@ -248,6 +274,9 @@ export class SecretPrompt extends Prompt {
     this.message.textContent = text('The secret was not granted: {error}', { error: errorMessage(reason) });
   }
 
+  /** Whether the secret exists; null: not known yet. */
+  private _there: boolean | null = null;
+  private _timer = 0;
   private readonly _value = element('input', 'jp-mod-styled ownlab-Ask-value');
   private readonly _accept: HTMLButtonElement;
 }

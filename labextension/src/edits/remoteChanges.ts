@@ -8,7 +8,7 @@ import type { ChangedCell, Changes, MetadataPatch, OutputsPatch } from '../recor
 import { type Baseline, type ICellState, type INotebookState, isSame, type IUnsent, metadataPatch, patched, sameOrder, type Metadata } from './baseline';
 import { stepsBetween } from './reordering';
 
-/** An open notebook that can be changed without making it dirty, and without a trace in its undo history. */
+/** An open notebook that can be changed without making it dirty. */
 export interface IEditableNotebook extends INotebookState {
   setSource(id: string, text: string): void;
   /** Give a cell another type: it is drawn anew. */

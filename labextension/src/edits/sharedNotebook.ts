@@ -1,6 +1,7 @@
 /** An open notebook of JupyterLab, as edits read, watch and change it. */
 import type { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
 import { UUID } from '@lumino/coreutils';
+import { endUndoStep } from '../cells/undoSteps';
 import { minimalEdit } from '../forms/parsedForm';
 import type { ChangedCell, MetadataPatch, OutputsPatch } from '../records';
 import type { ICellState, Metadata } from './baseline';
@@ -100,11 +101,13 @@ export class SharedNotebookAdapter implements IEditableNotebook {
     }
   }
 
+  /** A step that can be undone, too: Yjs would undo an older one around this text, and leave a mixture of both. */
   setSource(id: string, source: string): void {
     const cell = this._find(id);
     if (cell) {
-      const { start, end, text } = minimalEdit(cell.getSource(), source, 0);
-      cell.transact(() => cell.updateSource(start, end, text), false);
+      endUndoStep(cell);
+      this.edit(id, source);
+      endUndoStep(cell);
     }
   }
 

@@ -30,7 +30,8 @@ export async function mountDrive(panel: NotebookPanel, mode: ColabMode | undefin
   if (mode?.on !== false) {
     await NotebookActions.runCells(content, [cell], sessionContext, dialogs);
   } else if (await confirmRestart(panel, cell)) {
-    await runInColabMode(panel, mode, cell, dialogs);
+    // At once: what stands above may take hours, or fail.
+    await runInColabMode(panel, mode, cell, dialogs, { first: true });
   }
 }
 

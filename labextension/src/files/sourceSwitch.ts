@@ -42,7 +42,8 @@ export class SourceSwitch extends Widget {
       panel?.setHidden(panel !== shown);
     });
     this._browser.toolbar.setHidden(shown !== null);
-    this._browser.content.setHidden(shown !== null);
+    // Covered, not hidden: a list without a width gives its columns impossible ones, and keeps them.
+    this._browser.content.node.classList.toggle('ownlab-mod-covered', shown !== null);
   }
 
   private readonly _tabs: ITab[] = [];

@@ -2,6 +2,7 @@
 import type { CodeCell, ICodeCellModel } from '@jupyterlab/cells';
 import { Signal } from '@lumino/signaling';
 import type { PanelLayout } from '@lumino/widgets';
+import { endUndoStep } from '../cells/undoSteps';
 import type { Form } from '../records';
 import type { FormReader, IFormClient } from './formReader';
 import { FormWidget, type IFormActions, type Rendermime } from './formWidget';
@@ -241,10 +242,4 @@ export class CellForm implements IFormClient, IFormActions {
   private _runAgain = false;
   private _autoTimer = 0;
   private _disposed = false;
-}
-
-/** Start a new undo step. */
-function endUndoStep(shared: object): void {
-  const { undoManager } = shared as { undoManager?: { stopCapturing(): void } | null };
-  undoManager?.stopCapturing();
 }

@@ -1,6 +1,6 @@
 /** Versions in words: when they were made, and why. */
 import type { Version } from '../records';
-import { plural, text } from '../text';
+import { dateLocale, plural, text } from '../text';
 
 const DAY_MS = 86_400_000;
 
@@ -15,12 +15,12 @@ export function describeDay(at: number, now: number): string {
     return text('Yesterday');
   }
   const year = then.getFullYear() === today.getFullYear() ? {} : ({ year: 'numeric' } as const);
-  return then.toLocaleDateString('en-GB', { weekday: 'short', day: 'numeric', month: 'short', ...year });
+  return then.toLocaleDateString(dateLocale(), { weekday: 'short', day: 'numeric', month: 'short', ...year });
 }
 
 /** "11:49". */
 export function describeClock(at: number): string {
-  return new Date(at * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
+  return new Date(at * 1000).toLocaleTimeString(dateLocale(), { hour: '2-digit', minute: '2-digit' });
 }
 
 /** "Today, 11:49". */

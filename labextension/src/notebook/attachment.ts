@@ -148,7 +148,7 @@ export class NotebookAttachment {
     // Open the socket first: then JupyterLab's own messages are sent, and replayed requests do not wait in its queue.
     state.socket?.open();
     this._captures.reset(attachment.capturing);
-    this._notice.setDeath(attachment.death);
+    this._notice.setDeath(attachment.death, attachment.ran_since_death);
     const messages: LocalMessage[] = [];
     for (const execution of attachment.executions.sort((first, second) => first.queued_at - second.queued_at)) {
       const cell = findCell(this._panel, execution.cell);
@@ -248,7 +248,7 @@ export class NotebookAttachment {
   }
 
   private _onExecutionStarted(execution: string, date: string, position: number): void {
-    this._notice.setDeath(null);
+    this._notice.setDeath(null, true);
     this._notice.setUnused(false);
     const cell = cellOfExecution(this._panel, execution);
     const future = cell?.outputArea.future;

@@ -26,9 +26,10 @@ export class DeathNotice {
     });
   }
 
-  /** The last death of this notebook's kernel, if no cell was executed since; null: there is none. */
-  setDeath(death: IDeath | null): void {
+  /** The last death of this notebook's kernel, if no cell was executed since; null: there is none. `passed`: one was executed. */
+  setDeath(death: IDeath | null, passed = false): void {
     this._death = death;
+    this._passed = passed;
     this._update();
   }
 
@@ -47,7 +48,8 @@ export class DeathNotice {
     if (this._panel.isDisposed) {
       return;
     }
-    const died = codeCells(this._panel).find(cell => causeOfDeath(cell) !== null);
+    // Who goes on with the notebook knows: the cell keeps its note, and the notice goes.
+    const died = this._passed ? undefined : codeCells(this._panel).find(cell => causeOfDeath(cell) !== null);
     const key = died ? `${died.model.id}/${causeOfDeath(died) ?? ''}` : this._death && !this._death.cell ? String(this._death.at) : '';
     if (key === this._shown) {
       return;
@@ -104,6 +106,7 @@ export class DeathNotice {
 
   private _widget: Widget | null = null;
   private _death: IDeath | null = null;
+  private _passed = false;
   private _unused = false;
   /** What the notice is about; '': nothing. */
   private _shown = '';

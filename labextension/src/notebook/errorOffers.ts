@@ -63,15 +63,39 @@ export class ErrorOffers<Reason> {
   private readonly _declined = new Set<string>();
 }
 
-/** The cells above that have run, since a new kernel knows nothing of what they defined, and the cell itself. */
+/** Errors that may be gone in a new kernel, which has another environment or mode. */
+const IMPORT_ERRORS = ['ImportError', 'ModuleNotFoundError'];
+
+/**
+ * The cells above that have run, since a new kernel knows nothing of what they defined, and the cell itself. A cell that failed would
+ * fail again, and end the run before it reaches the cell that somebody wants.
+ */
 export function cellsToRunAgain(panel: NotebookPanel, cell: CodeCell): CodeCell[] {
   const cells = codeCells(panel);
-  return cells.slice(0, cells.indexOf(cell) + 1).filter(each => each === cell || each.model.executionCount !== null);
+  return cells.slice(0, cells.indexOf(cell) + 1).filter(each => each === cell || (each.model.executionCount !== null && !hasFailed(each)));
 }
 
-/** Run a cell again in a new kernel, with what stood above it. `renew` gives the notebook this kernel. */
-export async function runAgain(panel: NotebookPanel, cell: CodeCell, dialogs: ISessionContextDialogs | undefined, renew: () => Promise<unknown>): Promise<void> {
-  const cells = cellsToRunAgain(panel, cell);
+/** Return whether a cell ended with an error that a new kernel would meet again. */
+function hasFailed({ model: { outputs } }: CodeCell): boolean {
+  for (let index = 0; index < outputs.length; index++) {
+    const output = outputs.get(index).toJSON();
+    if (output.output_type === 'error') {
+      return !IMPORT_ERRORS.includes(String(output.ename));
+    }
+  }
+  return false;
+}
+
+/** Run a cell again in a new kernel, behind what stood above it, or before that. `renew` gives the notebook this kernel. */
+export async function runAgain(
+  panel: NotebookPanel,
+  cell: CodeCell,
+  dialogs: ISessionContextDialogs | undefined,
+  renew: () => Promise<unknown>,
+  { first = false } = {}
+): Promise<void> {
+  const above = cellsToRunAgain(panel, cell).filter(each => each !== cell);
+  const cells = first ? [cell, ...above] : [...above, cell];
   await renew();
   await NotebookActions.runCells(
     panel.content,

@@ -14,13 +14,16 @@ export function createNotice(message: string, actions: IAction[], dismiss: () =>
   const node = document.createElement('div');
   const paragraph = node.appendChild(document.createElement('p'));
   paragraph.textContent = message;
+  // Together: in a narrow window they stand below the text.
+  const buttons = node.appendChild(document.createElement('div'));
+  buttons.className = 'ownlab-NotebookNotice-actions';
   for (const { label, accept, run } of actions) {
-    const button = node.appendChild(document.createElement('button'));
+    const button = buttons.appendChild(document.createElement('button'));
     button.className = accept ? 'jp-mod-styled jp-mod-accept' : 'jp-mod-styled jp-mod-reject';
     button.textContent = label;
     button.onclick = () => void run();
   }
-  const close = node.appendChild(document.createElement('button'));
+  const close = buttons.appendChild(document.createElement('button'));
   close.className = 'jp-Button jp-mod-minimal ownlab-NotebookNotice-close';
   close.title = text('Dismiss');
   close.setAttribute('aria-label', text('Dismiss'));

@@ -3,7 +3,7 @@ import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { Widget } from '@lumino/widgets';
-import { plural, text } from '../text';
+import { facts, plural, text } from '../text';
 import { type Packages, readPackages } from './notebookPackages';
 
 /** JupyterLab truncates notifications after 140 characters. */
@@ -102,7 +102,7 @@ function withNames({ pip, apt }: Packages, describe: (names: string) => string, 
   const names = [...pip.map(requirement => requirement.replace(/ @ .*/, '').replace('==', ' ')), ...apt];
   for (let shown = names.length; shown > 0; shown--) {
     const rest = names.length - shown;
-    const listed = names.slice(0, shown).join(', ');
+    const listed = facts(names.slice(0, shown));
     const message = describe(rest > 0 ? text('{names} and {rest} more', { names: listed, rest }) : listed);
     if (message.length <= MAX_MESSAGE_LENGTH) {
       return message;

@@ -68,7 +68,10 @@ export function findOffer(module: string, kernel: string, types: ReadonlyArray<R
       return { ...base, kind: 'change', to: name, type: target.name };
     }
   }
-  const building = others.find(({ status }) => status === 'building' || status === 'updating');
+  // Of an environment that was just built, the types become known a moment later.
+  const isComing = ({ name, status }: (typeof others)[number]): boolean =>
+    status === 'building' || status === 'updating' || (status === 'ready' && !types.some(each => each.environment === name));
+  const building = others.find(isComing);
   if (building) {
     return { ...base, kind: 'building', to: building.name };
   }

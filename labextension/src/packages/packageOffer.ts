@@ -30,6 +30,8 @@ interface IPage {
   dialogs: ISessionContextDialogs;
 }
 
+const BUILD_POLL_MS = 2_000;
+
 /** Appears when the environments are known. */
 class PackagePrompt extends Prompt {
   constructor(
@@ -44,12 +46,24 @@ class PackagePrompt extends Prompt {
 
   private async _load(module: string): Promise<void> {
     const { app, panel, live } = this._page;
-    const environments = await fetchEnvironments(app.serviceManager.serverSettings);
-    const kernel = panel.sessionContext.session?.kernel?.name ?? '';
-    const offer = findOffer(module, kernel, live.current?.types ?? [], environments);
-    if (offer && !this.isDisposed && !this._cell.isDisposed) {
-      this._fill(offer);
-      this.showIn(this._cell);
+    for (let shown = ''; ; ) {
+      const environments = await fetchEnvironments(app.serviceManager.serverSettings).catch(waitWhileBuilding(shown));
+      if (this.isDisposed || this._cell.isDisposed) {
+        return;
+      }
+      const kernel = panel.sessionContext.session?.kernel?.name ?? '';
+      const offer = environments && findOffer(module, kernel, live.current?.types ?? [], environments);
+      if (offer && offer.kind !== shown) {
+        this._fill(offer);
+        if (!shown) {
+          this.showIn(this._cell);
+        }
+        shown = offer.kind;
+      }
+      if (shown !== 'building') {
+        return;
+      }
+      await new Promise(done => window.setTimeout(done, BUILD_POLL_MS));
     }
   }
 
@@ -57,6 +71,7 @@ class PackagePrompt extends Prompt {
     const { app, panel } = this._page;
     this.message.textContent = sentences(lacking(offer), this._explain(offer));
     this.content.setAttribute('aria-label', this.message.textContent);
+    this.content.replaceChildren(this.message);
     if (offer.kind === 'change') {
       this._add(text('Change to {environment} and run again', { environment: offer.to }), () => void this._change(offer.type));
     } else if (offer.kind === 'create') {
@@ -104,6 +119,16 @@ class PackagePrompt extends Prompt {
     const change = (): Promise<unknown> => panel.sessionContext.changeKernel({ name: type });
     return reportFailure(runAgain(panel, this._cell, dialogs, change), error => text('The environment was not changed: {error}', { error }));
   }
+}
+
+/** While a build is shown, a server that does not answer for a moment changes nothing. */
+function waitWhileBuilding(shown: string): (reason: unknown) => null {
+  return reason => {
+    if (shown) {
+      return null;
+    }
+    throw reason;
+  };
 }
 
 function lacking({ module, environment }: PackageOffer): string {

@@ -5,7 +5,7 @@ import type { Widget } from '@lumino/widgets';
 import { reportFailure } from '../failures';
 import { codeCells } from '../notebook/attachedCell';
 import { createNotice } from '../notebook/notice';
-import { text } from '../text';
+import { facts, text } from '../text';
 
 /** As on Colab; the id is that of the kernel's process. */
 const MIME_TYPE = 'application/vnd.colab-display-data+json';
@@ -57,7 +57,7 @@ export class RestartNotice {
     if (this._names.size === 0 || this._panel.isDisposed) {
       return;
     }
-    const names = [...this._names].sort().join(', ');
+    const names = facts([...this._names].sort());
     this._widget = createNotice(
       text('This runtime still uses the old version of: {names}. Restart it to use the installed version. Variables are lost.', { names }),
       [{ label: text('Restart runtime'), accept: true, run: () => this._restart() }],

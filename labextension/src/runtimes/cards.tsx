@@ -2,7 +2,7 @@
 import * as React from 'react';
 import { cardName, formatBytesOf, formatPercent, formatShare, formatTime, notebookName, PARTS } from '../formatting';
 import type { CardHolder, CardState, Point, Runtime } from '../records';
-import { sentences, text } from '../text';
+import { facts, sentences, text } from '../text';
 import { Curve } from './charts';
 
 export interface ICardsProps {
@@ -156,7 +156,7 @@ function CardUtilization({ card, history }: { card: CardState; history: Readonly
           maximum={100}
           value={point => (measured ? at(point)?.sm : at(point)?.utilisation)}
           background={measured ? point => at(point)?.utilisation : undefined}
-          description={metrics.map(({ name, value }) => text('{name} {percent}', { name, percent: formatPercent(value) })).join(', ')}
+          description={facts(metrics.map(({ name, value }) => text('{name} {percent}', { name, percent: formatPercent(value) })))}
         />
       )}
       <CardDetails card={card} metrics={metrics} />

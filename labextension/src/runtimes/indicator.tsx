@@ -5,11 +5,11 @@ import { caretDownIcon } from '@jupyterlab/ui-components';
 import { type Message, MessageLoop } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 import * as React from 'react';
-import { bookedMemory, describeActivity, describeEnd, describeTimeLeft, formatBytes, formatDuration, formatRate, runtimeNameInEnvironment, typeNameInEnvironment } from '../formatting';
+import { bookedMemory, describeActivity, describeEnd, describeTimeLeft, formatBytes, formatDuration, formatRate, hostOf, runtimeNameInEnvironment, typeNameInEnvironment } from '../formatting';
 import type { Connector } from '../notebook/connector';
 import { whenInitialized } from '../notebook/startOnDemand';
 import type { Runtime } from '../records';
-import { text } from '../text';
+import { facts, text } from '../text';
 import { MemoryBar } from './charts';
 import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
 
@@ -195,7 +195,7 @@ function IndicatorContent({ runtime, live }: { runtime: Runtime; live: LiveSnaps
   if (runtime.state !== 'running') {
     return <Progress name={name} state={describeActivity(runtime, now)} />;
   }
-  const host = live.current?.host;
+  const host = hostOf(runtime, live.current?.host);
   const booked = bookedMemory(runtime);
   return (
     <>
@@ -217,8 +217,8 @@ function IndicatorContent({ runtime, live }: { runtime: Runtime; live: LiveSnaps
 /** Return the contents of the indicator as text, for screen readers. */
 function accessibleName(runtime: Runtime, live: LiveSnapshot): string {
   const now = live.now();
-  const host = live.current?.host;
-  return [
+  const host = hostOf(runtime, live.current?.host);
+  return facts([
     text('Runtime: {type}', { type: runtimeNameInEnvironment(runtime, live) }),
     describeActivity(runtime, now),
     runtime.ram === null ? '' : text('RAM {amount}', { amount: formatBytes(runtime.ram) }),
@@ -226,7 +226,5 @@ function accessibleName(runtime: Runtime, live: LiveSnapshot): string {
     typeof host?.disk_used === 'number' ? text('disk {amount}', { amount: formatBytes(host.disk_used) }) : '',
     describeTimeLeft(runtime, now),
     runtime.units_per_hour > 0 ? formatRate(runtime.units_per_hour) : ''
-  ]
-    .filter(Boolean)
-    .join(', ');
+  ]);
 }

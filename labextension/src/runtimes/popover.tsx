@@ -2,7 +2,7 @@
 import type { Message } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 import * as React from 'react';
-import { cardName, describeActivity, describeCost, describeEnd, describeEnvironment, formatShare, PARTS, runtimeName } from '../formatting';
+import { cardName, describeActivity, describeCost, describeEnd, describeEnvironment, formatShare, hostOf, PARTS, runtimeName } from '../formatting';
 import type { CardShare, Runtime } from '../records';
 import { text } from '../text';
 import { MemoryBar } from './charts';
@@ -166,7 +166,7 @@ function ColabSwitch({ on, toggle }: { on: boolean; toggle: () => void }): React
 
 function Details({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element {
   const now = live.now();
-  const host = live.current?.host;
+  const host = hostOf(runtime, live.current?.host);
   return (
     <>
       <header className="ownlab-Popover-head">
@@ -174,6 +174,7 @@ function Details({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): R
         <span>{describeActivity(runtime, now)}</span>
       </header>
       <p className="ownlab-Popover-environment">{describeEnvironment(runtime, live)}</p>
+      {runtime.node && <p className="ownlab-Popover-node">{text('On node {node}', { node: runtime.node })}</p>}
       {runtime.state === 'waiting' && runtime.why && <p className="ownlab-Popover-why">{runtime.why}</p>}
       {runtime.state === 'running' && (
         <div className="ownlab-Popover-bars">

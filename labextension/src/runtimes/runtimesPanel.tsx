@@ -1,6 +1,6 @@
 /** The side panel: all runtimes of this machine, its cards, and curves of the last minutes. */
 import * as React from 'react';
-import { bookedMemory, describeActivity, describeActivityBriefly, describeCost, describeTimeLeft, formatPercent, notebookName, runtimeName } from '../formatting';
+import { bookedMemory, describeActivity, describeActivityBriefly, describeCost, describeTimeLeft, formatPercent, hostOf, notebookName, runtimeName } from '../formatting';
 import { runtimesIcon } from '../icons';
 import type { Point, Runtime, RuntimePoint, Snapshot } from '../records';
 import { listing, plural, text } from '../text';
@@ -127,6 +127,7 @@ function RuntimeDetails({ runtime, live, actions }: IRuntimeRowProps): React.JSX
   return (
     <div className="ownlab-Runtime-more">
       <div className="ownlab-Runtime-line">
+        {runtime.node && <span>{text('node {node}', { node: runtime.node })}</span>}
         {runtime.cards.length > 0 && <span className="ownlab-Runtime-cards">{describeCards(runtime)}</span>}
         <span className="ownlab-Runtime-activity" title={runtime.why}>
           {describeActivity(runtime, now)}
@@ -138,9 +139,10 @@ function RuntimeDetails({ runtime, live, actions }: IRuntimeRowProps): React.JSX
         )}
         {runtime.units_per_hour > 0 && runtime.started_at !== null && <span>{describeCost(runtime)}</span>}
       </div>
+      {runtime.state === 'waiting' && runtime.why && <p className="ownlab-Runtime-why">{runtime.why}</p>}
       {isRunning && (
         <div className="ownlab-Runtime-bars">
-          <MemoryBar label={text('RAM')} used={runtime.ram} total={live.current?.host.memory ?? null} />
+          <MemoryBar label={text('RAM')} used={runtime.ram} total={hostOf(runtime, live.current?.host)?.memory ?? null} />
           {runtime.cards.length > 0 && <MemoryBar label={text('VRAM')} used={runtime.vram} total={bookedMemory(runtime)} />}
         </div>
       )}
@@ -153,10 +155,11 @@ function RuntimeDetails({ runtime, live, actions }: IRuntimeRowProps): React.JSX
 /** CPU and GPU utilization of a runtime's processes in the last minutes. */
 function RuntimeCurves({ runtime, live }: { runtime: Runtime; live: LiveSnapshot }): React.JSX.Element | null {
   const { history, current } = live;
+  const host = hostOf(runtime, current?.host);
   if (history.length < 2) {
     return null;
   }
-  const cores = current?.host.cores ?? null;
+  const cores = host?.cores ?? null;
   const at = (point: Point): RuntimePoint | undefined => point.runtimes.find(({ id }) => id === runtime.id);
   const maximum = Math.max(100 * (cores ?? 1), ...(cores === null ? history.map(point => at(point)?.cpu ?? 0) : []));
   return (

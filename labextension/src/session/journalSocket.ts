@@ -6,6 +6,7 @@
  * only if the server is reachable and refuses it: the kernel is gone.
  */
 import type { IDeath, IDeathNote } from '../api';
+import { pageLanguage } from '../text';
 import type { ConnectionState, IJournalSocket } from './connectionState';
 import { type LocalMessage, type MessageSerializer, NumberedMessage } from './messageSerializer';
 import type { Reach, Reachability } from './reachability';
@@ -116,7 +117,7 @@ export class JournalSocket extends SocketBase implements IJournalSocket {
     }
     this._mode = 'unknown'; // this may be another server
     const after = this._state.receivedPosition ?? 'now';
-    const socket = new WebSocket(`${this.url}${this.url.includes('?') ? '&' : '?'}ownlab_after=${after}`, this._protocols);
+    const socket = new WebSocket(`${this.url}${this.url.includes('?') ? '&' : '?'}ownlab_after=${after}&language=${pageLanguage()}`, this._protocols);
     this._socket = socket;
     socket.binaryType = 'arraybuffer';
     let opened = false;

@@ -9,6 +9,7 @@ import { ConnectionStates } from './connectionState';
 import { JournalSocket } from './journalSocket';
 import { MessageSerializer } from './messageSerializer';
 import { OwnShutdowns } from './ownShutdowns';
+import { inPageLanguage } from './pageLanguage';
 import { patientFetch } from './patientFetch';
 import { type Reach, Reachability } from './reachability';
 import { ReconnectingSocket } from './reconnectingSocket';
@@ -58,7 +59,7 @@ export const serverSettings: ServiceManagerPlugin<ServerConnection.ISettings> = 
   requires: [IReachability, IJournal],
   provides: IServerSettings,
   activate: (_: null, reachability: Reachability, { connections, serializer, savedPositions }: IJournal) =>
-    ServerConnection.makeSettings({ WebSocket: socketClass(reachability, connections, serializer), fetch: savedPositions.fetch, serializer: serializer })
+    ServerConnection.makeSettings({ WebSocket: socketClass(reachability, connections, serializer), fetch: inPageLanguage(savedPositions.fetch), serializer: serializer })
 };
 
 /** Replaces JupyterLab's own, which covers the page with a dialog. */

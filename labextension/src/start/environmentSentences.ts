@@ -1,7 +1,7 @@
 /** What the start page says about environments. */
 import { formatBytes } from '../formatting';
 import type { EnvironmentState } from '../records';
-import { text } from '../text';
+import { facts, text } from '../text';
 
 const NAMED = 3;
 
@@ -9,7 +9,7 @@ const NAMED = 3;
 export function namePackages(packages: readonly string[]): string {
   const names = packages.map(requirement => requirement.split(/[\s<>=!~;@[]/, 1)[0] ?? requirement);
   const more = names.length - NAMED;
-  return more > 1 ? text('{names} and {more} more', { names: names.slice(0, NAMED).join(', '), more }) : names.join(', ');
+  return more > 1 ? text('{names} and {more} more', { names: facts(names.slice(0, NAMED)), more }) : facts(names);
 }
 
 /** "Python 3.11 · numpy, pandas, matplotlib · 1.2 GiB · proven on card 0". */

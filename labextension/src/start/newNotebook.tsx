@@ -2,7 +2,7 @@
 import * as React from 'react';
 import type { RuntimeType } from '../records';
 import type { LiveSnapshot } from '../runtimes/liveSnapshot';
-import { text, textNodes } from '../text';
+import { text } from '../text';
 import { describeAvailability, tileName } from './sentences';
 import { preferredType } from './typeOrder';
 
@@ -41,9 +41,14 @@ export function NewNotebook({ live, environment, setEnvironment, create }: INewN
           primary
           name={text('New notebook')}
           state={
-            first
-              ? textNodes('{type} · {state}', { type: <span className="ownlab-Tile-part">{tileName(first)}</span>, state: <span className="ownlab-Tile-part">{state(first)}</span> })
-              : text('on the CPU')
+            first ? (
+              <span className="ownlab-Tile-parts">
+                <span>{tileName(first)}</span>
+                <span>{state(first)}</span>
+              </span>
+            ) : (
+              text('on the CPU')
+            )
           }
           type={first}
           create={create}

@@ -78,6 +78,7 @@ function addStartPage(
 ): MainAreaWidget<StartPanel> {
   const main = new MainAreaWidget({ content });
   main.id = id;
+  main.toolbar.hide(); // it is empty
   // The last tab cannot be closed: another start page would take its place.
   const update = (): void => {
     main.title.closable = [...shell.widgets('main')].length > (main.isAttached ? 1 : 0);
@@ -128,6 +129,7 @@ function addDoctor({ commands, shell }: JupyterFrontEnd, model: StartModel, pale
       if (!main || main.isDisposed) {
         main = new MainAreaWidget({ content: new DoctorPanel(model) });
         main.id = 'ownlab-doctor';
+        main.toolbar.hide();
         shell.add(main, 'main');
       }
       shell.activateById(main.id);

@@ -1,7 +1,7 @@
 /** The sentences of the start page. */
 import { bookedShare, cardName, formatBytes, formatDuration, formatShare, notebookName, PARTS, typeName } from '../formatting';
-import type { CardState, RecentNotebook, Runtime, RuntimeType, Snapshot } from '../records';
-import { listing, plural, sentences, text } from '../text';
+import type { CardState, ListedDataSet, RecentNotebook, Runtime, RuntimeType, Snapshot } from '../records';
+import { dateLocale, listing, plural, sentences, text } from '../text';
 
 const MINUTE = 60;
 const HOUR = 3600;
@@ -46,7 +46,7 @@ export function describeAvailability(
   canStart: (type: RuntimeType, replaced: Runtime) => boolean
 ): string {
   if (type.engine !== '') {
-    return type.free ? text('free on the cluster') : type.why_not;
+    return describeOnCluster(type);
   }
   if (type.kind === null) {
     return describeCores(snapshot.host);
@@ -69,6 +69,12 @@ export function describeAvailability(
     return text('in use');
   }
   return cards.some(card => card.strangers.length > 0) ? text('used by other programs') : type.why_not;
+}
+
+/** "free on the cluster · at most 2 d". */
+function describeOnCluster({ free, why_not, time_limit }: RuntimeType): string {
+  const state = free ? text('free on the cluster') : why_not;
+  return time_limit === null ? state : text('{state} · at most {duration}', { state, duration: formatDuration(time_limit) });
 }
 
 function describeCores({ cores, cpu }: Snapshot['host']): string {
@@ -178,15 +184,36 @@ export function describeAgo(at: number, now: number): string {
   }
   const then = new Date(at * 1000);
   if (days < 7) {
-    return text('on {weekday}', { weekday: then.toLocaleDateString('en-GB', { weekday: 'long' }) });
+    return text('on {weekday}', { weekday: then.toLocaleDateString(dateLocale(), { weekday: 'long' }) });
   }
   const sameYear = then.getFullYear() === new Date(now * 1000).getFullYear();
-  return text('on {date}', { date: then.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', ...(sameYear ? {} : { year: 'numeric' }) }) });
+  return text('on {date}', { date: then.toLocaleDateString(dateLocale(), { day: 'numeric', month: 'long', ...(sameYear ? {} : { year: 'numeric' }) }) });
 }
 
 function calendarDays(at: number, now: number): number {
   const midnight = (seconds: number): number => new Date(seconds * 1000).setHours(0, 0, 0, 0) / 1000;
   return Math.round((midnight(now) - midnight(at)) / DAY);
+}
+
+/** "1.2 GiB · packed · used 2 h ago". */
+export function describeDataSet({ kind, size, last_used, state }: ListedDataSet, now: number): string {
+  if (state === 'missing') {
+    return text('moved or removed');
+  }
+  const facts = { size: formatBytes(size), when: describeAgo(last_used, now) };
+  if (state !== 'complete') {
+    return state === 'copying' ? text('{size} · being copied', facts) : text('{size} · incomplete · {when}', facts);
+  }
+  switch (kind) {
+    case 'downloaded':
+      return text('{size} · downloaded · used {when}', facts);
+    case 'unpacked':
+      return text('{size} · unpacked · used {when}', facts);
+    case 'packed':
+      return text('{size} · packed · used {when}', facts);
+    case 'staged':
+      return text('{size} · local copy · used {when}', facts);
+  }
 }
 
 /** The verdict of the doctor and the state of the cards. */

@@ -1,6 +1,6 @@
 /** What the start page does: it creates, opens and uploads notebooks, and gives its place to what was opened. */
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { Notification } from '@jupyterlab/apputils';
+import { Clipboard, Notification } from '@jupyterlab/apputils';
 import type { IDefaultFileBrowser } from '@jupyterlab/filebrowser';
 import type { ILauncher } from '@jupyterlab/launcher';
 import type { KernelSpec } from '@jupyterlab/services';
@@ -8,6 +8,7 @@ import type { LabIcon } from '@jupyterlab/ui-components';
 import { Widget } from '@lumino/widgets';
 import { openAddress, openExample } from '../api';
 import { reportFailure } from '../failures';
+import type { ListedDataSet } from '../records';
 import { text } from '../text';
 import { commandIds } from '../tokens';
 import { isConsole } from './launcherItems';
@@ -23,6 +24,8 @@ export interface IStartActions {
   /** The folder in which notebooks are created, for people. */
   folderName: () => string;
   showDoctor: () => void;
+  /** Show its folder in the file browser, or copy its path if it is not in the lab's folder. */
+  showDataSet: (dataSet: ListedDataSet) => void;
   launch: (item: ILauncher.IItemOptions) => void;
   describeItem: (item: ILauncher.IItemOptions) => { label: string; caption: string; icon: LabIcon.IMaybeResolvable };
 }
@@ -61,6 +64,14 @@ export function startActions({ app, browser, folder, replace }: IStartActionsOpt
     upload: files => void uploadFiles(files, browser, open),
     folderName: () => folder() || text('the lab’s folder'),
     showDoctor: () => void commands.execute(commandIds.showDoctor),
+    showDataSet: ({ path, place }) => {
+      if (place !== null && browser !== null) {
+        void reportFailure(commands.execute('filebrowser:go-to-path', { path: place }));
+        return;
+      }
+      Clipboard.copyToSystem(path);
+      Notification.info(text('The path was copied: {path}', { path }), { autoClose: 5_000 });
+    },
     launch: item => void reportFailure(run(item.command, itemArgs(item))),
     describeItem: item => {
       const args = itemArgs(item) as never;

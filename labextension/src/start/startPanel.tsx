@@ -5,6 +5,7 @@ import * as React from 'react';
 import { ownlabIcon } from '../icons';
 import type { LiveSnapshot } from '../runtimes/liveSnapshot';
 import { text } from '../text';
+import { DataSetList } from './dataSetList';
 import { EnvironmentList } from './environmentList';
 import type { EnvironmentsModel } from './environmentsModel';
 import { ExampleList } from './exampleList';
@@ -131,6 +132,7 @@ function StartContent({ model, environments, live, items, actions }: IStartPanel
         <div className="ownlab-Start-columns">
           <div>
             <RecentList model={model} live={live} open={actions.open} />
+            <DataSetList dataSets={model.page?.data_sets ?? []} live={live} show={actions.showDataSet} />
             <OtherItems live={live} items={items} environment={environment} actions={actions} />
           </div>
           <div>

@@ -4,7 +4,7 @@ import type { Message } from '@lumino/messaging';
 import * as React from 'react';
 import { formatBytes } from '../formatting';
 import { variablesIcon } from '../icons';
-import { plural, text } from '../text';
+import { dateLocale, plural, text } from '../text';
 import type { IVariable, VariablesModel } from './variablesModel';
 
 export class VariablesPanel extends ReactWidget {
@@ -127,7 +127,7 @@ function describeSize({ shape, length, parameters, type }: IVariable): string {
     return shape.length === 0 ? text('scalar') : shape.join(' × ');
   }
   if (parameters !== undefined) {
-    return text('{count} parameters', { count: parameters.toLocaleString('en-US') });
+    return text('{count} parameters', { count: parameters.toLocaleString(dateLocale()) });
   }
   if (length === undefined) {
     return '';

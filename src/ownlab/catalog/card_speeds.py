@@ -24,7 +24,7 @@ from ownlab.catalog.throughput_table import (
     Workload,
     load_throughput,
 )
-from ownlab.text import listing, template, text
+from ownlab.text import facts, listing, template, text
 
 __all__ = [
     "REFERENCE",
@@ -317,7 +317,7 @@ def _computed_speed(
         relative * math.exp(spread),
         "computed",
         used[0].set.source,
-        listing([why, caveat], "{items}; {last}") if caveat else why,
+        facts(why, caveat, separator="; ") if caveat else why,
     )
 
 

@@ -25,7 +25,7 @@ from ownlab.catalog.cards import (
 )
 from ownlab.catalog.data_files import tomllib
 from ownlab.errors import InputError, RecordError
-from ownlab.text import listing, text
+from ownlab.text import facts, listing, text
 
 __all__ = ["MAX_BYTES", "CatalogUpdate", "reset", "update"]
 
@@ -80,7 +80,7 @@ def update(source: str, *, today: date | None = None) -> CatalogUpdate:
         *_name_problems(table, shipped),
     ]
     if problems:
-        shown, more = listing(problems[:_SHOWN_PROBLEMS], "{items}; {last}"), len(problems) - _SHOWN_PROBLEMS
+        shown, more = facts(*problems[:_SHOWN_PROBLEMS], separator="; "), len(problems) - _SHOWN_PROBLEMS
         message = (
             text("The table is not used: {problems}; and {more} more.", problems=shown, more=more)
             if more > 0

@@ -24,7 +24,7 @@ from ownlab.catalog.data_files import read_data
 from ownlab.config.paths import state_folder
 from ownlab.errors import InputError, RecordError, UsageError
 from ownlab.input_files import parse_toml, read_text
-from ownlab.text import listing, sentences, text
+from ownlab.text import in_english, listing, sentences, text, text_of_table
 from ownlab.units import GIB, format_bytes, parse_bytes
 
 __all__ = [
@@ -131,7 +131,7 @@ class Card(Struct, frozen=True):
     def lacks(self, name: FigureName) -> bool:
         """Return whether the card is known to have no units for this, which differs from an unknown rate."""
         figure = self.figure(name)
-        return isinstance(figure, Unstated) and figure.reason == NO_UNITS
+        return isinstance(figure, Unstated) and in_english(figure.reason) == NO_UNITS
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -255,12 +255,13 @@ def load_sources() -> dict[str, Source]:
 def _card(row: CardRow, table: CardTable) -> Card:
     figures = {name: _figure(getattr(row, name), table) for name in FIGURES}
     others = {name: getattr(row, name) for name in CardRow.__struct_fields__ if name not in FIGURES}
+    others["notes"] = tuple(map(text_of_table, row.notes))
     return msgspec.structs.replace(Card(row.name), **others, **figures)
 
 
 def _figure(raw: RawFigure, table: CardTable) -> Figure | Unstated:
     if isinstance(raw, str):
-        return Unstated(raw)
+        return Unstated(text_of_table(raw))
     value, source = raw
     return Figure(value, source, table.sources[source].read)
 
@@ -345,4 +346,4 @@ def _card_of_size(word: str) -> list[Card]:
     if size < GIB:
         raise UsageError(text("{size} is too small for a card: the least is 1 GiB.", size=format_bytes(size)))
     size_gib = Figure(size / GIB, "as requested", "")
-    return [Card(name=f"any with {format_bytes(size)}", memory_gib=size_gib)]
+    return [Card(name=text("any with {memory}", memory=format_bytes(size)), memory_gib=size_gib)]

@@ -6,6 +6,7 @@ import importlib
 
 import click
 
+from ownlab.cli.lazy_group import prepare
 from ownlab.cli.options import json_option
 
 __all__ = ["command"]
@@ -20,7 +21,7 @@ class _Clouds(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "cost":
             cost: click.Command = importlib.import_module("ownlab.instruments.advise.cli").cost_command
-            return cost
+            return prepare(cost)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(

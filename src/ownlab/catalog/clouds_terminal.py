@@ -10,17 +10,18 @@ from rich.text import Text
 from ownlab.catalog.cards import Figure, Unstated
 from ownlab.catalog.platforms import (
     LIMITS,
-    NO_LIMIT,
     Limit,
     Offer,
     Platform,
     days_old,
     is_old,
+    is_unlimited,
     load_platform_sources,
     load_platforms,
 )
 from ownlab.render.console import labelled
-from ownlab.text import Template, listing, template, text
+from ownlab.render.wide_text import align_left, align_right, cell_width
+from ownlab.text import Template, facts, template, text, translated
 from ownlab.units import format_price
 
 __all__ = ["show_platform", "show_platforms"]
@@ -31,6 +32,7 @@ _LIMITS: dict[Limit, tuple[str, Template]] = {
     "idle_minutes": (text("idle"), template("{value:g} minutes")),
     "storage_gb": (text("storage"), template("{value:g} GB")),
 }
+_COMMA = template(", ")
 _LABEL_WIDTH = 11
 _WIDE = 60  # columns; in a narrower terminal the offers start at the left
 _DAYS_PER_YEAR = 365
@@ -63,6 +65,9 @@ def show_platform(platform: Platform, out: Console, today: date) -> None:
             labelled(out, label, _limit(platform.limit(name), value), width=_LABEL_WIDTH)
         if isinstance(platform.daily_hours, Figure):
             labelled(out, text("day"), _daily(platform), width=_LABEL_WIDTH)
+        if isinstance(platform.total_hours, Figure):
+            value = template("{value:g} free hours, which are not renewed")
+            labelled(out, text("in all"), _limit(platform.total_hours, value), width=_LABEL_WIDTH)
     if platform.offers:
         out.print()
         _table(platform, out, today)
@@ -90,10 +95,11 @@ def _time_limits(platform: Platform) -> Text:
         limits.append(text("{hours:g} h per day", hours=platform.daily_hours.value))
     if isinstance(platform.weekly_hours, Figure):
         limits.append(text("{hours:g} h per week", hours=platform.weekly_hours.value))
+    if isinstance(platform.total_hours, Figure):
+        limits.append(text("{hours:g} free hours in all", hours=platform.total_hours.value))
     if limits:
-        return Text(listing(limits, "{items}, {last}"))
-    unlimited = isinstance(platform.session_hours, Unstated) and platform.session_hours.reason == NO_LIMIT
-    return Text(text("no time limit") if unlimited else "")
+        return Text(facts(*limits))
+    return Text(text("no time limit") if is_unlimited(platform.session_hours) else "")
 
 
 def _offers(offers: list[Offer], today: date) -> Text:
@@ -107,7 +113,7 @@ def _offers(offers: list[Offer], today: date) -> Text:
     line = Text()
     for number, offer in enumerate(best.values()):
         old = _is_dimmed(offer, today)
-        line.append(", " if number else "").append(
+        line.append(translated(_COMMA) if number else "").append(
             f"{_card(offer)} {_hourly(offer)}{'*' * old}", style="dim" if old else ""
         )
     return line
@@ -125,20 +131,23 @@ def _is_dimmed(offer: Offer, today: date) -> bool:
 
 def _table(platform: Platform, out: Console, today: date) -> None:
     names = max(Text(offer.name).cell_len for offer in platform.offers) + 2
-    cards = max(len(_card(offer)) for offer in platform.offers) + 2
+    cards = max(cell_width(_card(offer)) for offer in platform.offers) + 2
     regions = dict.fromkeys(offer.region for offer in platform.offers)
     for offer in platform.offers:
         style = "dim" if _is_dimmed(offer, today) else ""
         price = _hourly(offer) if offer.per == "free" else f"{_hourly(offer)}/h"
         when = "" if offer.per == "free" else offer.price.as_of
-        line = Text(f"  {offer.name.ljust(names)}{_card(offer).ljust(cards)}{price.rjust(9)}  {when}", style=style)
+        line = Text(
+            f"  {align_left(offer.name, names)}{align_left(_card(offer), cards)}{align_right(price, 9)}  {when}",
+            style=style,
+        )
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
         region = offer.region if len(regions) > 1 else ""
         parts = (_host(offer), _plan(offer), _lockout(offer), _age(offer, today), _units(offer), region, offer.note)
         details = [detail for detail in (*parts, _gone(offer)) if detail]
         if details:
-            labelled(out, "", Text(listing(details, "{items}; {last}"), style="dim"), indent=4, width=0)
+            labelled(out, "", Text(facts(*details, separator="; "), style="dim"), indent=4, width=0)
     if len(regions) == 1 and platform.offers[0].region:
         labelled(out, "", Text(text("prices in {region}", region=platform.offers[0].region), style="dim"), width=0)
 
@@ -167,7 +176,7 @@ def _age(offer: Offer, today: date) -> str:
 def _limit(limit: Figure | Unstated, value: Template) -> Text:
     if isinstance(limit, Figure):
         return Text(value.fill(value=limit.value)) + Text(f"  ({limit.source}, {limit.as_of})", style="dim")
-    return Text(limit.reason, style="" if limit.reason == NO_LIMIT else "dim")
+    return Text(limit.reason, style="" if is_unlimited(limit) else "dim")
 
 
 def _daily(platform: Platform) -> Text:
@@ -205,6 +214,7 @@ def _lockout(offer: Offer) -> str:
 
 def _sources(platform: Platform, out: Console) -> None:
     figures = [*(platform.limit(name) for name in LIMITS), platform.daily_hours, platform.daily_hours_most]
+    figures.append(platform.total_hours)
     for offer in platform.offers:
         figures += [offer.price, offer.session_hours, offer.weekly_hours, offer.unit_price]
         figures += [offer.lockout_hours, offer.plan_usd, offer.plan_usd_most, offer.cpus, offer.ram_gib]
@@ -223,13 +233,13 @@ def _summary(platforms: tuple[Platform, ...], today: date) -> str:
     offers = [offer for each in platforms for offer in each.offers if not offer.gone and offer.per != "free"]
     old = sum(_is_dimmed(offer, today) for offer in offers)
     gaps = sum(
-        isinstance(each.limit(name), Unstated) and each.limit(name) != Unstated(NO_LIMIT)
+        isinstance(each.limit(name), Unstated) and not is_unlimited(each.limit(name))
         for each in platforms
         if each.alive is not False
         for name in LIMITS
     )
     return text(
-        "Prices are in dollars per hour for the whole machine, without tax and storage. {old} of {prices} prices are older "
+        "Prices are per hour for the whole machine, in dollars or yuan (¥), without tax and storage. {old} of {prices} prices are older "
         "than half a year (*). {gaps} limits are not published or were not found. Details: ownlab clouds NAME. The cost of a "
         "job: ownlab clouds cost.",
         old=old,

@@ -11,7 +11,18 @@ from ownlab.catalog.cards import Card, Figure, Source, Unstated, load_sources
 from ownlab.catalog.published_work import scaling_of
 from ownlab.text import text
 
-__all__ = ["ORDERS", "WORKLOAD_TITLES", "CardList", "Ladder", "LeftOut", "Order", "Rung", "list_cards", "rank"]
+__all__ = [
+    "ORDERS",
+    "WORKLOAD_NAMES",
+    "WORKLOAD_TITLES",
+    "CardList",
+    "Ladder",
+    "LeftOut",
+    "Order",
+    "Rung",
+    "list_cards",
+    "rank",
+]
 
 Order: TypeAlias = Literal["speed", "price", "watt"]
 ORDERS: tuple[Order, ...] = ("speed", "price", "watt")
@@ -20,6 +31,13 @@ WORKLOAD_TITLES: dict[Workload, str] = {
     "transformer": text("Training of transformers"),
     "recurrent": text("Training of recurrent networks"),
     "decoding": text("Decoding of language models, one request"),
+}
+
+WORKLOAD_NAMES: dict[Workload, str] = {
+    "vision": text("vision"),
+    "transformer": text("transformer"),
+    "recurrent": text("recurrent"),
+    "decoding": text("decoding"),
 }
 
 

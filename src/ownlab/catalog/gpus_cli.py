@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ownlab.cli.lazy_group import prepare
 from ownlab.cli.options import json_option
 from ownlab.errors import UsageError
 from ownlab.input_files import decode_utf8, read_text
@@ -43,7 +44,7 @@ class _Gpus(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "advise":
             advise: click.Command = importlib.import_module("ownlab.instruments.advise.cli").command
-            return advise
+            return prepare(advise)
         return super().get_command(ctx, cmd_name)
 
 

@@ -7,8 +7,9 @@ from rich.text import Text
 
 from ownlab.catalog.card_speeds import WORKLOADS, Speed, price_of, speed_of
 from ownlab.catalog.cards import FIGURES, Card, Figure, FigureName, Unstated, load_sources
-from ownlab.catalog.gpu_ladder import WORKLOAD_TITLES, Ladder, Order, Rung
+from ownlab.catalog.gpu_ladder import WORKLOAD_NAMES, WORKLOAD_TITLES, Ladder, Order, Rung
 from ownlab.render.console import labelled
+from ownlab.render.wide_text import align_left, align_right, cell_width
 from ownlab.text import Template, facts, listing, template, text
 
 __all__ = ["show_card", "show_cards", "show_ladder"]
@@ -58,14 +59,14 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 def show_cards(cards: tuple[Card, ...], out: Console) -> None:
     """Print the table of cards."""
-    width = max(len(card.name) for card in cards) + 1
+    width = max(cell_width(card.name) for card in cards) + 1
     columns = _columns(out.width - width - _YEAR_WIDTH)
-    head = "".join(title.rjust(size) for _, title, size in columns)
-    _print(out, Text(f"{''.ljust(width)}{text('year')}{head}", style="bold"))
+    head = "".join(align_right(title, size) for _, title, size in columns)
+    _print(out, Text(f"{''.ljust(width)}{align_right(text('year'), _YEAR_WIDTH)}{head}", style="bold"))
     for card in cards:
-        line = Text(card.name.ljust(width) + str(card.year or "").rjust(_YEAR_WIDTH))
+        line = Text(align_left(card.name, width) + align_right(str(card.year or ""), _YEAR_WIDTH))
         for name, _, size in columns:
-            line.append(_cell(card, name).rjust(size), style="" if card.value(name) is not None else "dim")
+            line.append(align_right(_cell(card, name), size), style="" if card.value(name) is not None else "dim")
         _print(out, line)
     out.print()
     unknown = sum(not card.lacks(name) and card.value(name) is None for card in cards for name in FIGURES)
@@ -118,7 +119,7 @@ def show_card(card: Card, out: Console) -> None:
         labelled(out, text("price"), asked, width=_LABEL_WIDTH)
     _heading(out, text("Speed relative to a V100 SXM2 (= 1)"))
     for workload in WORKLOADS:
-        labelled(out, workload, _speed(speed_of(card, workload)), width=_LABEL_WIDTH)
+        labelled(out, WORKLOAD_NAMES[workload], _speed(speed_of(card, workload)), width=_LABEL_WIDTH)
     if card.notes:
         _heading(out, text("Notes"))
         for note in card.notes:
@@ -147,7 +148,7 @@ def show_ladder(ladder: Ladder, out: Console) -> None:
     order = text("Ranked by what each reaches at least, the lower end of its range.")
     labelled(out, "", Text(order, style="dim"), indent=0, width=0)
     out.print()
-    width = max(len(rung.card) for rung in ladder.rungs) + 1
+    width = max(cell_width(rung.card) for rung in ladder.rungs) + 1
     best = max(rung.score for rung in ladder.rungs)
     bar = max(0, min(_BAR_WIDTH, out.width - width - _OTHER_COLUMNS))
     sized = out.width >= width + _OTHER_COLUMNS  # in a narrow terminal the range matters more than the memory
@@ -171,7 +172,7 @@ def _left_out(ladder: Ladder) -> str:
     """List a few cards with their reasons; of many, the names of some."""
     if len(ladder.left_out) <= _MAX_LEFT_OUT:
         cards = [text("{card} ({reason})", card=each.card, reason=each.reason) for each in ladder.left_out]
-        return text("Not ranked: {cards}.", cards=listing(cards, "{items}; {last}"))
+        return text("Not ranked: {cards}.", cards=facts(*cards, separator="; "))
     if ladder.count > 1:
         return text(
             "Not ranked: {cards} cards without a published result for {count} of them (--json).",
@@ -210,7 +211,7 @@ def _show_figure(name: FigureName, figure: Figure | Unstated, sources: list[str]
         labelled(out, label, Text(figure.reason, style="dim"), width=_LABEL_WIDTH)
         return
     number = f"{figure.value:,.0f}" if figure.value >= 1000 else f"{figure.value:.4g}"
-    line = Text(f"{number} {unit}".ljust(16))
+    line = Text(align_left(f"{number} {unit}", 16))
     line.append(f"[{sources.index(figure.source) + 1}] {figure.as_of}", style="dim")
     labelled(out, label, line, width=_LABEL_WIDTH)
 
@@ -218,7 +219,7 @@ def _show_figure(name: FigureName, figure: Figure | Unstated, sources: list[str]
 def _speed(speed: Speed | Unstated) -> Text:
     if isinstance(speed, Unstated):
         return Text(speed.reason, style="dim")
-    line = Text(f"{_number(speed.relative)}".ljust(6))
+    line = Text(align_left(f"{_number(speed.relative)}", 6))
     line.append(text("({low} to {high})", low=_number(speed.low), high=_number(speed.high)), style="dim")
     return line.append(
         f" {speed.why}" if speed.kind == "computed" else f" {text('measured: {source}', source=speed.why)}", style="dim"
@@ -228,14 +229,15 @@ def _speed(speed: Speed | Unstated) -> Text:
 def _rung(rung: Rung, width: int, best: float, bar: int, *, sized: bool) -> Text:
     """Return a row: mark, name, memory, bar where there is room, score, and the range by which it is ranked."""
     style = "bold green" if rung.own else ""
-    line = Text(("▶ " if rung.own else "  ") + rung.card.ljust(width), style=style)
+    line = Text(("▶ " if rung.own else "  ") + align_left(rung.card, width), style=style)
     memory = f"{rung.memory_gb.value:.0f} GB" if isinstance(rung.memory_gb, Figure) else ""
-    line.append(memory.rjust(6) + " " if sized else "", style="dim")
+    line.append(align_right(memory, 6) + " " if sized else "", style="dim")
     measured = rung.speed.kind == "measured"
     line.append(
-        _bar(rung.score / best, bar).ljust(bar + 1) if bar else "", style=style or ("blue" if measured else "cyan")
+        align_left(_bar(rung.score / best, bar), bar + 1) if bar else "",
+        style=style or ("blue" if measured else "cyan"),
     )
-    line.append(f"{_number(rung.score).rjust(5)} {_SIGNS[rung.speed.kind]}", style=style)
+    line.append(f"{align_right(_number(rung.score), 5)} {_SIGNS[rung.speed.kind]}", style=style)
     line.append(f" {_number(rung.least)}–{_number(rung.most)}", style="dim")
     line.rstrip()
     return line

@@ -7,7 +7,7 @@ from typing import Any
 
 from ownlab.catalog.cards import Figure
 from ownlab.catalog.gpu_ladder import WORKLOAD_TITLES, Ladder, Order, Rung
-from ownlab.text import facts, listing, text
+from ownlab.text import facts, text
 
 __all__ = ["ladder_chart"]
 
@@ -99,7 +99,7 @@ def _value(rung: Rung) -> Spec:
 def _subtitle(ladder: Ladder) -> list[str]:
     sources = dict.fromkeys(ladder.sources[rung.speed.source].title.split(":")[0] for rung in ladder.rungs)
     return [
-        text("measured: {sources}", sources=listing(sources, "{items}; {last}")),
+        text("measured: {sources}", sources=facts(*sources, separator="; ")),
         text("computed: from rates and bandwidth; lines: the uncertainty"),
     ]
 

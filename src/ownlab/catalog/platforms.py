@@ -18,7 +18,7 @@ from ownlab.catalog.card_speeds import load_throughput
 from ownlab.catalog.cards import Card, Figure, Unstated, name_words
 from ownlab.catalog.data_files import read_data, tomllib
 from ownlab.errors import RecordError, UsageError
-from ownlab.text import listing, sentences, text
+from ownlab.text import in_english, listing, sentences, text, text_of_table
 
 __all__ = [
     "LIMITS",
@@ -33,6 +33,7 @@ __all__ = [
     "days_old",
     "find_platform",
     "is_old",
+    "is_unlimited",
     "list_platforms",
     "load_platform_sources",
     "load_platforms",
@@ -83,6 +84,7 @@ class Offer(Struct, frozen=True):
     note: str
     daily_hours: Figure | Unstated = _NONE
     daily_hours_most: Figure | Unstated = _NONE  # where sources disagree
+    total_hours: Figure | Unstated = _NONE  # of free use in all, which are not renewed
     lockout_hours: Figure | Unstated = _NONE  # how long a card may be refused after a session
     plan: str = ""  # a subscription that the offer needs
     plan_usd: Figure | Unstated = _NONE  # per month
@@ -116,6 +118,7 @@ class Platform(Struct, frozen=True):
     aliases: tuple[str, ...]
     daily_hours: Figure | Unstated = _NONE  # at least
     daily_hours_most: Figure | Unstated = _NONE  # where sources disagree
+    total_hours: Figure | Unstated = _NONE  # of free use in all, which are not renewed
 
     def limit(self, name: Limit) -> Figure | Unstated:
         """Return one of its limits."""
@@ -164,6 +167,7 @@ class _PlatformRow(Struct, frozen=True, forbid_unknown_fields=True):
     ended: tuple[str, str] | None = None
     daily_hours: _RawFigure = NO_LIMIT
     daily_hours_most: _RawFigure = NO_LIMIT
+    total_hours: _RawFigure = NO_LIMIT
     unit_price: _RawFigure = "no compute units are sold"
     offers: tuple[_OfferRow, ...] = ()
     notes: tuple[str, ...] = ()
@@ -201,10 +205,11 @@ def _platform(row: _PlatformRow, sources: dict[str, PlatformSource]) -> Platform
         ended=ended,
         ended_source=ended_source,
         offers=tuple(_offer(row, offer, limits, sources) for offer in row.offers),
-        notes=row.notes,
+        notes=tuple(map(text_of_table, row.notes)),
         aliases=row.aliases,
         daily_hours=_figure(row.daily_hours, sources),
         daily_hours_most=_figure(row.daily_hours_most, sources),
+        total_hours=_figure(row.total_hours, sources),
         **limits,
     )
 
@@ -230,14 +235,20 @@ def _offer(
         session_hours=own_or_platform("session_hours", row.session_hours),
         weekly_hours=own_or_platform("weekly_hours", row.weekly_hours),
         unit_price=_figure(platform.unit_price, sources),
-        gone=row.gone,
-        note=row.note,
+        gone=text_of_table(row.gone),
+        note=text_of_table(row.note),
         daily_hours=_figure(platform.daily_hours, sources),
         daily_hours_most=_figure(platform.daily_hours_most, sources),
+        total_hours=_figure(platform.total_hours, sources) if row.per == "free" else _NONE,
         lockout_hours=_figure(row.lockout_hours, sources),
         plan_units=row.plan_units,
         **_plan_and_host(row, sources),
     )
+
+
+def is_unlimited(limit: Figure | Unstated) -> bool:
+    """Whether there is no limit, as a fact."""
+    return isinstance(limit, Unstated) and in_english(limit.reason) == NO_LIMIT
 
 
 def _plan_and_host(row: _OfferRow, sources: dict[str, PlatformSource]) -> dict[str, Any]:
@@ -254,7 +265,7 @@ def _plan_and_host(row: _OfferRow, sources: dict[str, PlatformSource]) -> dict[s
 
 def _figure(raw: _RawFigure, sources: dict[str, PlatformSource]) -> Figure | Unstated:
     if isinstance(raw, str):
-        return Unstated(raw)
+        return Unstated(text_of_table(raw))
     value, source = raw
     return Figure(value, source, sources[source].as_of)
 

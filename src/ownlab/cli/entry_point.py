@@ -1,4 +1,7 @@
-"""The entry point. For one look by `ownlab top`, NVML is queried first, since it takes longest; the rest loads meanwhile."""
+"""The entry point. For one look by `ownlab top`, NVML is queried first, since it takes longest; the rest loads meanwhile.
+
+The language is chosen before anything is imported that makes a Text.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
+
+from ownlab.languages import command_language, translations
+from ownlab.text import use_translations
 
 __all__ = ["main"]
 
@@ -22,6 +28,7 @@ def main() -> NoReturn:
         from ownlab.instruments.top.nvml_child import prestart
 
         prestart()
+    use_translations(translations(command_language(sys.argv[1:], os.environ)))
     from ownlab.cli.main import main as run
 
     run()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from ownlab.text import text
+from ownlab.text import is_translated, text, translated
 
-__all__ = ["Entry", "LazyGroup"]
+__all__ = ["Entry", "LazyGroup", "prepare"]
 
 
 class Entry(NamedTuple):
@@ -20,6 +20,17 @@ class Entry(NamedTuple):
     summary: str
     section: str = ""  # a heading in the help
     attribute: str = "command"
+
+
+def prepare(command: click.Command) -> click.Command:
+    """Translate the help of a command, and of all commands below it that are loaded, unless the language is English."""
+    if is_translated():
+        from ownlab.cli.translated_help import translate_help  # not needed for English
+
+        below = command.commands.values() if isinstance(command, click.Group) else ()
+        for each in (command, *below):
+            translate_help(each)
+    return command
 
 
 class LazyGroup(click.Group):
@@ -37,7 +48,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         command: click.Command = getattr(importlib.import_module(entry.module), entry.attribute)
-        return command
+        return prepare(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -67,13 +78,15 @@ class LazyGroup(click.Group):
         width = max(map(len, self.table))
         for section in sections:
             rows = [
-                (name.ljust(width), entry.summary) for name, entry in self.table.items() if entry.section == section
+                (name.ljust(width), translated(entry.summary))
+                for name, entry in self.table.items()
+                if entry.section == section
             ]
             if not section:
                 with formatter.section(text("Commands")):
                     formatter.write_dl(rows)
                 continue
             formatter.write_paragraph()
-            formatter.write_text(section)
+            formatter.write_text(translated(section))
             with formatter.indentation():
                 formatter.write_dl(rows)

@@ -15,9 +15,10 @@ from typing import NoReturn
 import click
 
 from ownlab import __version__
-from ownlab.cli.lazy_group import Entry, LazyGroup
+from ownlab.cli.lazy_group import Entry, LazyGroup, prepare
 from ownlab.errors import OwnlabError, UsageError
-from ownlab.text import text
+from ownlab.languages import LANGUAGE_OPTION, LANGUAGES, known_language
+from ownlab.text import is_translated, listing, text, translated
 
 __all__ = ["cli", "main"]
 
@@ -44,6 +45,9 @@ COMMANDS = {
         "ownlab.instruments.doctor.cli", "Check whether the GPU can be used, and how to fix it if not.", "This machine"
     ),
     "machine": Entry("ownlab.machine.cli", "Show or save the facts about this machine.", "This machine"),
+    "cluster": Entry(
+        "ownlab.instruments.cluster.cli", "Write the files of a Slurm cluster from saved machines.", "This machine"
+    ),
     "top": Entry(
         "ownlab.instruments.top.cli", "Show how busy the GPUs really are, and what limits them.", "This machine"
     ),
@@ -63,8 +67,26 @@ COMMANDS = {
 }
 
 
+def _check_language(context: click.Context, option: click.Parameter, given: str | None) -> None:
+    """Refuse an unknown language. A known one has been chosen before anything was imported (cli/entry_point.py)."""
+    if given is None:
+        return
+    language = known_language(given)
+    if language is None:
+        names = listing(LANGUAGES, "{items} or {last}")
+        raise UsageError(text("Unknown language {given!r}. Choose {names}.", given=given, names=names))
+    context.meta[LANGUAGE_OPTION] = language
+
+
 @click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ownlab")
+@click.option(
+    "--lang",
+    metavar="LANGUAGE",
+    expose_value=False,
+    callback=_check_language,
+    help="The language of the output: en or zh_CN. Default: OWNLAB_LANG, the setting interface.language, the locale.",
+)
 def cli() -> None:
     """The Colab you own: a deep-learning lab on your own machine.
 
@@ -111,6 +133,11 @@ def _has_current_folder() -> bool:
 
 
 def _run() -> object:
+    if is_translated():
+        from ownlab.cli.translated_help import translate_click
+
+        translate_click()
+        prepare(cli)
     try:
         code: object = cli.main(prog_name="ownlab", standalone_mode=False)
         sys.stdout.flush()
@@ -124,7 +151,7 @@ def _run() -> object:
         exc.show()
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted.", err=True)
+        click.echo(text("Interrupted."), err=True)
         return 130
     return code
 
@@ -160,7 +187,7 @@ def _report(error: OwnlabError) -> int:
     """Print what happened, what it usually means and what to do; with --json also as a document."""
     _echo_document(error)
     click.echo(f"ownlab: {error.message}", err=True)
-    for line in (error.meaning, error.hint):
+    for line in (translated(error.meaning), error.hint):
         if line:
             click.echo(f"  {line}", err=True)
     return error.exit_code

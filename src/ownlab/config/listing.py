@@ -14,7 +14,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import SYSTEM_CONFIG, config_file, config_files
 from ownlab.config.settings import NONE, PRESETS, SETTINGS, TABLES, UNITS, LabOptions, Preset, Setting
 from ownlab.errors import InputError
-from ownlab.text import facts, template, text
+from ownlab.text import facts, in_english, template, text
 
 __all__ = ["ConfigFile", "Configuration", "SettingValue", "read_configuration", "write_initial_config"]
 
@@ -123,7 +123,7 @@ def _lines(setting: Setting) -> list[str]:
     key = setting.name.partition(".")[2]
     lines = [f"# {setting.meaning} ({setting.environment_variable})"]
     if setting.name == "limits.preset":
-        lines += [f"#   {preset.name}: {_summary(preset)}" for preset in PRESETS.values()]
+        lines += [f"#   {preset.name}: {in_english(_summary(preset))}" for preset in PRESETS.values()]
     if setting.default is not None:
         return [*lines, f"# {key} = {json.dumps(setting.default)}"]
     path = "/full/path.sh" if setting.name == "startup.script" else "/full/path"

@@ -27,7 +27,7 @@ from ownlab.input_files import parse_toml, read_bytes
 from ownlab.text import text
 from ownlab.units import MIB
 
-__all__ = ["DEFAULT", "resolve_lab_options"]
+__all__ = ["DEFAULT", "read_setting", "resolve_lab_options"]
 
 DEFAULT = "default"
 _MAX_BYTES = MIB  # every setting, with comments, takes less than 10 kB
@@ -124,6 +124,17 @@ def _read_file(path: Path) -> dict[str, Any]:
     if not os.path.lexists(path):
         return {}
     return parse_toml(read_bytes(path, max_bytes=_MAX_BYTES), str(path))
+
+
+def read_setting(name: str, path: Path) -> str:
+    """Return the text of one setting of the file; "" if it is not there, or the file is damaged, which others report."""
+    table, _, key = name.partition(".")
+    try:
+        given = _read_file(path).get(table)
+    except OwnlabError:
+        return ""
+    found = given.get(key) if isinstance(given, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def _refuse_unknown_settings(content: Mapping[str, Any], path: Path) -> None:

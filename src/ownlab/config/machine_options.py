@@ -15,7 +15,7 @@ from ownlab.text import text
 
 __all__ = ["OWN_PYTHON", "MachineOptions", "resolve_machine_options"]
 
-OWN_PYTHON = "the Python that runs ownlab"
+OWN_PYTHON = text("the Python that runs ownlab")
 
 
 class MachineOptions(Struct, frozen=True):

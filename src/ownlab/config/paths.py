@@ -13,6 +13,7 @@ from ownlab.text import text
 
 __all__ = [
     "SYSTEM_CONFIG",
+    "cluster_kernels_folder",
     "config_file",
     "config_files",
     "content_folder",
@@ -44,7 +45,9 @@ def content_folder(runtime: str, environ: Mapping[str, str] = os.environ) -> Pat
 
 
 def drive_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the default folder of drive.mount. It outlives runtimes."""
+    """Return the default folder of drive.mount. It outlives runtimes, and moves with OWNLAB_HOME as everything else does."""
+    if environ.get("OWNLAB_HOME"):
+        return _path(environ["OWNLAB_HOME"]) / "drive"
     return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "ownlab" / "drive"
 
 
@@ -89,6 +92,11 @@ def kernels_folder(environ: Mapping[str, str] = os.environ, *, prefix: str = sys
     if os.access(nearest, os.W_OK | os.X_OK):
         return Path(folder)
     return state_folder(environ, make=False) / "share" / "jupyter" / "kernels"
+
+
+def cluster_kernels_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the kernelspecs of a cluster, which only labs that use it list."""
+    return state_folder(environ, make=False) / "cluster" / "kernels"
 
 
 def kernels_export(environ: Mapping[str, str] = os.environ, *, prefix: str = sys.prefix) -> str:

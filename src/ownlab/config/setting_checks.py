@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ownlab.languages import LANGUAGES, known_language
 from ownlab.text import listing, text
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "as_duration",
     "as_file",
     "as_folder",
+    "as_language",
     "as_limit",
     "as_script",
     "as_shares",
@@ -75,6 +77,16 @@ def integer_from(least: int, most: int) -> Check:
         return int(number)
 
     return check
+
+
+def as_language(given: object) -> str:
+    language = known_language(given) if isinstance(given, str) else None
+    if given == "":
+        return ""
+    if language is None:
+        names = [f"{name} ({spoken})" for name, spoken in LANGUAGES.items()]
+        raise BadValue(text("a language: {names}", names=listing(names, "{items} or {last}")))
+    return language
 
 
 def as_limit(given: object) -> float | None:

@@ -18,6 +18,7 @@ from ownlab.config.setting_checks import (
     as_duration,
     as_file,
     as_folder,
+    as_language,
     as_limit,
     as_script,
     as_shares,
@@ -142,6 +143,15 @@ UNITS = (
 class LabOptions:
     """The settings of labs and runtimes, with their values. None: no limit, or not set."""
 
+    language: str = _setting(
+        "interface.language",
+        "",
+        as_language,
+        "The language of commands, and of the page unless another one is chosen in its settings: en or zh_CN. Default: that of "
+        "the locale (LANGUAGE, LC_ALL, LC_MESSAGES, LANG).",
+        variable="OWNLAB_LANG",
+        flag="lang",
+    )
     port: int = _setting(
         "lab.port", 0, integer_from(0, 65535), "The port on 127.0.0.1 that the lab listens on. 0: any free port."
     )
@@ -252,7 +262,7 @@ class LabOptions:
         "drive.folder",
         None,
         as_folder,
-        "The folder that drive.mount shows as MyDrive. Default: ~/.local/share/ownlab/drive.",
+        "The folder that drive.mount shows as MyDrive. Default: ~/.local/share/ownlab/drive, or drive in OWNLAB_HOME.",
     )
     drive_remote: str = _setting(
         "drive.remote",

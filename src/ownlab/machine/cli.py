@@ -32,7 +32,7 @@ def command(as_json: bool, python: str | None, machine: str | None, save: str | 
     ownlab machine --save lab7.json
     ownlab doctor --machine lab7.json
     """
-    with working("Reading this machine"):
+    with working(text("Reading this machine")):
         record = read_machine(resolve_machine_options(python=python, machine=machine))
     if save is not None:
         save_machine(record, save)

@@ -50,7 +50,7 @@ def read_environment(
         for name in sorted(environ)
         if name.startswith("NCCL_") and name not in _MEANINGS and not _SECRET.search(name)
     )
-    return Known(tuple(variables), source="environment variables")
+    return Known(tuple(variables), source=text("environment variables"))
 
 
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CRED", re.IGNORECASE)

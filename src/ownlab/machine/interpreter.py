@@ -90,7 +90,7 @@ def read_interpreter(
         path=path,
         version=Known(answer.version, source="platform.python_version()"),
         origin=origin,
-        packages=Known(answer.packages, source="names of *.dist-info and conda-meta"),
+        packages=Known(answer.packages, source=text("names of *.dist-info and conda-meta")),
         frameworks=_read_frameworks(python, answer, deadline, env)
         if frameworks
         else Unknown(text("frameworks were not probed")),
@@ -115,7 +115,7 @@ def _read_frameworks(
         def read(name: str) -> Framework:
             return _read_framework(python, name, folder and os.path.join(folder, name), deadline, env)
 
-        return Known(call_each(read, installed.frameworks), source="a child process each")
+        return Known(call_each(read, installed.frameworks), source=text("a child process each"))
 
 
 def _read_framework(

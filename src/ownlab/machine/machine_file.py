@@ -11,12 +11,15 @@ from ownlab.atomic_files import write_file
 from ownlab.errors import RecordError
 from ownlab.input_files import read_bytes
 from ownlab.json_encoding import decode_json, encode_json, to_builtins
-from ownlab.machine.records import Machine
-from ownlab.text import text
+from ownlab.machine.facts import NOT_READ
+from ownlab.machine.records import Interpreter, Machine
+from ownlab.text import is_translated, text, text_of_table
 
 __all__ = ["FORMAT", "decode_machine", "encodable", "load_machine", "save_machine"]
 
 FORMAT = 1
+# Fields that hold sentences of ours.
+_SENTENCES = ("source", "reason", "purpose", "meaning")
 
 
 def save_machine(machine: Machine, path: str | Path) -> None:
@@ -64,12 +67,31 @@ def decode_machine(data: bytes | str, name: str) -> Machine:
                 ),
                 hint=text("Update ownlab, then try again."),
             )
-        return decode_json(data, Machine)
+        machine = decode_json(data, Machine)
     except msgspec.DecodeError as exc:
         raise RecordError(
             text("{name} is not a saved machine: {error}.", name=name, error=exc),
             hint=text("Save one with: ownlab machine --save FILE"),
         ) from exc
+    return _with_texts(machine) if is_translated() else machine
+
+
+def _with_texts(record: Any) -> Any:
+    """Make Texts again of the sentences of a saved machine, which are English. Those with values in them stay as they are."""
+    if isinstance(record, tuple):
+        return tuple(map(_with_texts, record))
+    if not isinstance(record, msgspec.Struct) or record == NOT_READ:
+        return record
+    changes = {
+        name: text_of_table(value) if _is_sentence(record, name, value) else _with_texts(value)
+        for name in record.__struct_fields__
+        if (value := getattr(record, name)) is not None
+    }
+    return msgspec.structs.replace(record, **changes)
+
+
+def _is_sentence(record: msgspec.Struct, name: str, value: object) -> bool:
+    return isinstance(value, str) and (name in _SENTENCES or (name == "origin" and isinstance(record, Interpreter)))
 
 
 class _Versioned(msgspec.Struct):

@@ -80,7 +80,7 @@ def _read_nvidia() -> tuple[Nvidia, Fact[tuple[Card, ...]]]:
     driver, cards = read_nvidia()
     if cards is None:
         return driver, Unknown(text("the NVIDIA driver is installed but cannot be queried"))
-    return driver, Known(cards, source="NVIDIA's driver")
+    return driver, Known(cards, source=text("NVIDIA's driver"))
 
 
 def collect(probes: Probes, deadlines: Mapping[str, float] = DEADLINES) -> Machine:
@@ -126,5 +126,5 @@ def _all_cards(*by_vendor: Fact[tuple[Card, ...]], interpreter: Interpreter) -> 
     if reason is not None and not cards:
         return reason
     return Known(
-        tuple(with_python_health(card, interpreter.architecture) for card in cards), source="the vendors' drivers"
+        tuple(with_python_health(card, interpreter.architecture) for card in cards), source=text("the vendors' drivers")
     )

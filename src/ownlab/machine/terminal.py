@@ -9,13 +9,17 @@ from rich.console import Console
 from rich.text import Text
 
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown, value_of
-from ownlab.machine.records import Card, Framework, Host, Machine
+from ownlab.machine.records import Card, Framework, Host, Machine, Memory
 from ownlab.render.console import labelled
-from ownlab.text import facts, plural, text
+from ownlab.text import facts, plural, text, translated
 from ownlab.units import format_bytes
 
-__all__ = ["show_brief", "show_machine"]
+__all__ = ["label_of", "show_brief", "show_machine"]
 
+# Fields whose names mean something else elsewhere.
+_LABELS = {"free": "free space", "python": "Python"}
+_FLAVOURS = {"open": text("open kernel modules"), "proprietary": text("proprietary kernel modules")}
+_ORIGINS = {"live": text("live"), "pasted": text("pasted")}
 _LABEL_WIDTH = 22
 # A record with more fields than this is shown as a block.
 _FIELDS_IN_A_LINE = 7
@@ -30,25 +34,29 @@ def show_brief(machine: Machine, out: Console) -> None:
 
 def _brief(machine: Machine) -> Iterator[tuple[str, str]]:
     host = machine.host
-    for label, content in (("system", _system(host)), ("cpu", _cpu(host)), ("memory", _memory(host))):
+    for label, content in (
+        (text("system"), _system(host)),
+        (text("cpu"), _cpu(host)),
+        (text("RAM"), _memory(host)),
+    ):
         if content:
             yield label, content
     for number, card in enumerate(value_of(machine.cards) or ()):
-        yield "cards" if number == 0 else "", text("{index}: {card}", index=card.index, card=_card(card))
+        yield text("cards") if number == 0 else "", text("{index}: {card}", index=card.index, card=_card(card))
     driver, cuda = value_of(machine.nvidia.driver), value_of(machine.nvidia.cuda)
     if driver:
         flavour = value_of(machine.nvidia.module_flavour)
         yield (
-            "driver",
+            text("driver"),
             facts(
                 f"NVIDIA {driver}",
                 _served_cuda(cuda) if cuda else None,
-                text("{flavour} kernel modules", flavour=flavour) if flavour else None,
+                _FLAVOURS.get(flavour, flavour) if flavour else None,
             ),
         )
     nvcc = value_of(machine.toolkits.nvcc)
     if nvcc:
-        yield "toolkit", f"CUDA {nvcc} ({value_of(machine.toolkits.nvcc_path) or 'nvcc'})"
+        yield text("toolkit"), f"CUDA {nvcc} ({value_of(machine.toolkits.nvcc_path) or 'nvcc'})"
     python = value_of(machine.interpreter.version)
     if python:
         path, origin = value_of(machine.interpreter.path) or text("unknown path"), machine.interpreter.origin
@@ -150,10 +158,11 @@ def _framework(framework: Framework) -> str:
 
 def show_machine(machine: Machine, out: Console) -> None:
     """Print every fact with its source, or the reason why it is not known."""
+    origin = _ORIGINS.get(machine.origin, machine.origin)
     heading = (
-        text("Machine ({origin}), read on {time}", origin=machine.origin, time=machine.taken_at)
+        text("Machine ({origin}), read on {time}", origin=origin, time=machine.taken_at)
         if machine.taken_at
-        else text("Machine ({origin})", origin=machine.origin)
+        else text("Machine ({origin})", origin=origin)
     )
     out.print(Text(heading, style="bold"))
     for name in machine.__struct_fields__:
@@ -175,10 +184,11 @@ def _show_fields(record: msgspec.Struct, out: Console, depth: int) -> None:
 def _show_value(name: str, value: object, out: Console, depth: int) -> None:
     indent = 2 * depth
     content = value.value if isinstance(value, Known) else value
+    label = text("RAM") if isinstance(content, Memory) else _label(name)  # of cards, "memory" is their own
     if isinstance(content, tuple) and content and isinstance(content[0], msgspec.Struct):
         _show_list(name, content, out, depth)
     elif isinstance(content, msgspec.Struct) and not isinstance(content, Unknown):
-        labelled(out, _label(name), "", indent=indent, width=_LABEL_WIDTH)
+        labelled(out, label, "", indent=indent, width=_LABEL_WIDTH)
         _show_fields(content, out, depth + 1)
     else:
         labelled(out, _label(name), _value(value), indent=indent, width=_LABEL_WIDTH)
@@ -197,17 +207,24 @@ def _show_list(name: str, records: tuple[msgspec.Struct, ...], out: Console, dep
             value = getattr(record, field)
             if value is None or value is False or value == NOT_READ:
                 continue
-            line.append(f"  {_label(field)} ", style="dim").append_text(_value(value))
+            shown = Text(format_bytes(value)) if field == "memory_total" and isinstance(value, int) else _value(value)
+            line.append(f"  {_label(field)} ", style="dim").append_text(shown)
         labelled(out, _label(name) if number == 0 else "", line, indent=2 * depth, width=_LABEL_WIDTH)
 
 
+def label_of(name: str) -> str:
+    """Return a field of a record as `ownlab machine` names it, in English: the message of the catalogues."""
+    return _LABELS.get(name) or name.replace("_", " ")
+
+
 def _label(name: str) -> str:
-    return name.replace("_", " ")
+    return translated(label_of(name))
 
 
 def _value(value: object) -> Text:
     if isinstance(value, Unknown):
-        return Text(text("unknown: {reason}", reason=value.reason), style="dim")
+        reason = text("not read") if value == NOT_READ else value.reason
+        return Text(text("unknown: {reason}", reason=reason), style="dim")
     if isinstance(value, Known):
         return Text.assemble(_formatted(value.value, value.unit), (f"  ({value.source})", "dim"))
     return Text(_formatted(value, None))
@@ -220,5 +237,7 @@ def _formatted(value: object, unit: str | None) -> str:
         return facts(*map(str, value)) or text("none")
     if isinstance(value, (int, float)) and unit == "B":
         return format_bytes(value)
+    if value is None or value == "none":
+        return text("none")
     number = f"{value:g}" if isinstance(value, float) else str(value)
     return f"{number} {unit}" if unit else number

@@ -45,9 +45,9 @@ def read_toolkits(root: Path = Path("/"), environ: Mapping[str, str] = os.enviro
         nvcc=_nvcc_version(tree, nvcc, environ) if isinstance(nvcc, Known) else nvcc,
         nvcc_path=nvcc,
         cuda_home=home,
-        installs=Known(installs, source="the usual folders"),
-        cudnn=Known(tuple(_copies(tree, environ, installs, "cudnn")), source="the usual folders"),
-        nccl=Known(tuple(_copies(tree, environ, installs, "nccl")), source="the usual folders"),
+        installs=Known(installs, source=text("the usual folders")),
+        cudnn=Known(tuple(_copies(tree, environ, installs, "cudnn")), source=text("the usual folders")),
+        nccl=Known(tuple(_copies(tree, environ, installs, "nccl")), source=text("the usual folders")),
     )
 
 
@@ -126,7 +126,7 @@ def _install_version(tree: Tree, place: Path) -> Fact[str]:
         Known(f"{number // 1000}.{number % 1000 // 10}", source=str(place / "include" / "cuda.h"))
         if number
         else Unknown(text("the toolkit has no cuda.h")),
-        Known(named.group(1), source="the folder's name")
+        Known(named.group(1), source=text("the folder's name"))
         if named
         else Unknown(text("no file in the folder has a version")),
     )

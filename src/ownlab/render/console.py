@@ -12,9 +12,10 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text
 
-from ownlab.text import CONTROL_CHARACTERS
+from ownlab.render.wide_text import align_left, cell_width, install
+from ownlab.text import CONTROL_CHARACTERS, is_translated
 
-__all__ = ["console", "labelled", "print_to_text", "show_page", "working"]
+__all__ = ["console", "hanging", "labelled", "print_to_text", "show_page", "working"]
 
 # Nothing is wrapped in a pipe, so that grep finds whole lines.
 _PIPE_WIDTH = 10_000
@@ -42,6 +43,8 @@ class _Results(Console):
 
 def console() -> Console:
     """Return the console for results, on stdout. Rich itself honours NO_COLOR, FORCE_COLOR and TERM=dumb."""
+    if is_translated():
+        install()
     # Plain text in a notebook too: Rich would turn each line into an HTML box.
     made = _Results(file=sys.stdout, highlight=False, soft_wrap=False, force_jupyter=False)
     made.width = min(made.width, _WIDEST) if sys.stdout.isatty() else _PIPE_WIDTH
@@ -73,6 +76,8 @@ def labelled(
 ) -> None:
     """Print a label and a text that wraps in its own column; with wrapped=False it stays one line, to be copied."""
     body = Text(text) if isinstance(text, str) else text
+    if label and not label.endswith(" "):
+        width = max(width, cell_width(label) + 1)
     room = out.width - indent - width
     if room < _NARROWEST:
         if label:
@@ -81,8 +86,17 @@ def labelled(
     lines = body.wrap(out, room) if wrapped else body.split("\n")
     for number, line in enumerate(lines):
         line.rstrip()
-        head = Text((label if number == 0 else "").ljust(width), style="dim")
+        head = Text(align_left(label if number == 0 else "", width), style="dim")
         out.print(Text(" " * indent) + head + line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def hanging(out: Console, head: Text | str, body: str) -> None:
+    """Print a text that wraps in its own column beside its head."""
+    head = Text(head) if isinstance(head, str) else head
+    for number, line in enumerate(Text(body).wrap(out, max(_NARROWEST, out.width - head.cell_len))):
+        line.rstrip()
+        start = head if number == 0 else Text(" " * head.cell_len)
+        out.print(start + line, no_wrap=True, overflow="ignore", crop=False)
 
 
 def show_page(head: Text, markdown: str, out: Console) -> None:

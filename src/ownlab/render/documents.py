@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from ownlab.errors import OwnlabError
-from ownlab.json_encoding import encode_json
+from ownlab.json_encoding import encode_shown_json
 
 __all__ = ["DOCUMENTS", "Failure", "document_type", "echo_record", "schema_of"]
 
@@ -26,6 +26,7 @@ DOCUMENTS = {
     "bench-list": "ownlab.instruments.bench.report_files:ReportList",
     "clouds": "ownlab.catalog.platforms:PlatformList",
     "clouds-cost": "ownlab.instruments.advise.records:Advice",
+    "cluster-write": "ownlab.instruments.cluster.records:ClusterFiles",
     "completion": "ownlab.cli.completion:CompletionScript",
     "config": "ownlab.config.listing:Configuration",
     "connect": "ownlab.lab.service.records:ConnectedLab",
@@ -38,6 +39,7 @@ DOCUMENTS = {
     "data-unpack": "ownlab.instruments.data.archives.records:UnpackReport[]",
     "data-verify": "ownlab.instruments.data.packing.records:Verified",
     "doctor": "ownlab.instruments.doctor.records:Diagnosis",
+    "doctor-cluster": "ownlab.instruments.doctor.cluster.records:ClusterDiagnosis",
     "down": "ownlab.lab.service.records:LabDown",
     "env": "ownlab.lab.environments.builds:EnvironmentDocument",
     "env-export": "ownlab.lab.environments.records:EnvironmentExport",
@@ -114,7 +116,7 @@ def document_type(name: str) -> DocumentType:
 def echo_record(record: Struct | tuple[Struct, ...]) -> None:
     """Print a record, or an array of them, as one indented document."""
     # As bytes: JSON is UTF-8, whatever the terminal's encoding is.
-    click.echo(msgspec.json.format(encode_json(record), indent=1))
+    click.echo(msgspec.json.format(encode_shown_json(record), indent=1))
 
 
 def schema_of(record: type[Struct] | type[tuple[Struct, ...]]) -> bytes:

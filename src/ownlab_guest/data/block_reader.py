@@ -1,35 +1,46 @@
-"""Reads blocks of shards with a thread ahead of the consumer, into buffers that are used again, and checks each sample.
+"""Reads blocks of shards with a thread ahead of the consumer, and checks each sample.
 
-Fresh memory for each block would cost more than copying from the page cache: the kernel has to clear every page.
+What the page cache has is taken from there without a copy: the shard is mapped. Everything else is read into buffers that are used
+again: fresh memory for each block would cost more than copying, since the kernel has to clear every page.
 """
 
 import contextlib
 import os
 import queue
 import threading
-import zlib
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
-from ownlab_guest.data.epoch_order import Run
+from ownlab_guest.data.checked_samples import NOTHING, PAYLOAD, WHOLE, CheckedSamples, Crc32, fastest_crc32
+from ownlab_guest.data.epoch_order import Block, Run
 from ownlab_guest.data.errors import DamagedData
-from ownlab_guest.data.shard_index import ShardIndex
-from ownlab_guest.data.shard_store import ShardStore
+from ownlab_guest.data.page_cache import is_cached
+from ownlab_guest.data.shard_index import Payload, ShardIndex
+from ownlab_guest.data.shard_store import ShardFile, ShardStore
 from ownlab_guest.text import text
 
 # One window is read, one is given out, and one may still be in the hands of decoding threads.
 _WINDOWS = 3
 _POLL_SECONDS = 0.2
-# The kernel reads and drops pages in runs that are rarely shorter.
-_PROBE_BYTES = 128 << 10
+_PAGE = 4096
+# What a disk takes at once: many take 254 pages. The kernel would cut a block in pieces of 2 MiB, and each of them in three requests.
+_REQUEST_BYTES = 254 * _PAGE
 
 
 Data = Union[memoryview, bytes]
-# Returns what is between two places of a shard.
-Cut = Callable[[int, int], Data]
-# Number of a block in its run -> its index, its data, its first sample.
-_Views = Dict[int, Tuple[ShardIndex, Cut, int]]
 # Data, label, extension, index and number of a sample.
-PayloadView = Tuple[Data, Optional[int], str, ShardIndex, int]
+PayloadView = Tuple[memoryview, Optional[int], str, ShardIndex, int]
+
+
+class BlockView(NamedTuple):
+    """A block that can be read."""
+
+    rows: "List[Payload]"  # of its samples
+    data: memoryview
+    start: int  # the place in the shard at which `data` begins
+    shard: ShardIndex
+    first: int  # number of its first sample
+    notes: int  # where CheckedSamples has its first sample
+    checked: bool  # all of them, before
 
 
 class Field(NamedTuple):
@@ -48,54 +59,94 @@ class RawSample(NamedTuple):
     fields: "List[Field]"
 
 
+class Checking:
+    """Compares samples with their checksums: always, once for each sample, or never."""
+
+    def __init__(self, samples: Optional[CheckedSamples], *, always: bool = False) -> None:
+        self.samples, self.always = samples, always
+        self._crc32: Crc32 = fastest_crc32()
+
+    def known(self, place: int) -> int:
+        """Return what of a sample need not be checked: nothing, PAYLOAD, or WHOLE."""
+        if self.samples is None:
+            return NOTHING if self.always else WHOLE
+        return self.samples[place]
+
+    def check(self, data: Data, crc: int, view: "BlockView", inside: int) -> None:
+        """Compare. Raises DamagedData."""
+        if self._crc32(data) != crc:
+            raise _damaged(view.shard, view.first + inside)
+
+    def note(self, place: int, what: int) -> None:
+        """Note what is as it was packed."""
+        if self.samples is not None:
+            self.samples[place] = what
+
+
 class Window:
     """The samples of one run. Their content is checked by whoever takes them, which leaves it in that core's cache."""
 
     def __init__(
-        self, run: Run, views: "_Views", buffers: "_Buffers", free: "queue.Queue[_Buffers]", *, check: bool
+        self,
+        run: Run,
+        views: "Dict[int, BlockView]",
+        buffers: "_Buffers",
+        free: "queue.Queue[_Buffers]",
+        checking: Checking,
     ) -> None:
-        self._run, self._views, self._check = run, views, check
+        self._run, self._views, self._checking = run, views, checking
         self._buffers, self._free = buffers, free
 
     def __len__(self) -> int:
         return len(self._run.samples)
 
-    def payloads(self, low: int, high: int) -> "List[PayloadView]":
-        """Return the payload of some samples: what most training needs, and the least work. Raises DamagedData."""
-        found: List[PayloadView] = []
-        views, check, crc32 = self._views, self._check, zlib.crc32
+    def pairs(self, low: int, high: int) -> "List[Tuple[memoryview, Optional[int]]]":
+        """Return payload and label of some samples: the least work. Raises DamagedData."""
+        views, found = self._views, []
         for place, inside in self._run.samples[low:high]:
-            shard, cut, first = views[place]
-            begin, end, crc, label, extension = shard.payloads[first + inside]
-            data = cut(begin, end)
-            if check and crc32(data) != crc:
-                raise _damaged(shard, first + inside)
-            found.append((data, label, extension, shard, first + inside))
+            rows, data, start, _, _, _, checked = views[place]
+            begin, end, crc, label, _ = rows[inside]
+            payload = data[begin - start : end - start]
+            if not checked:
+                self._check(views[place], inside, payload, crc)
+            found.append((payload, label))
         return found
+
+    def payloads(self, low: int, high: int) -> "List[PayloadView]":
+        """Return the payload of some samples, and what they are. Raises DamagedData."""
+        described = [(self._views[place], inside) for place, inside in self._run.samples[low:high]]
+        return [
+            (data, label, view.rows[inside][4], view.shard, view.first + inside)
+            for (data, label), (view, inside) in zip(self.pairs(low, high), described)
+        ]
 
     def raw(self, low: int, high: int) -> "List[RawSample]":
         """Return some samples with all of their members. Raises DamagedData."""
-        found = []
-        for place, inside in self._run.samples[low:high]:
-            shard, cut, first = self._views[place]
-            found.append(cut_sample(shard, first + inside, cut, check=self._check))
-        return found
+        return [cut_sample(self._views[place], inside, self._checking) for place, inside in self._run.samples[low:high]]
 
-    def release(self) -> None:
-        """Let the buffers be used again. No data of the samples may be used after this."""
+    def release(self, *, kept: bool = False) -> None:
+        """Let the buffers be used again. No data of the samples may be used after this, unless they are kept."""
         self._views.clear()
-        self._free.put(self._buffers)
+        self._free.put(_Buffers() if kept else self._buffers)
+
+    def _check(self, view: BlockView, inside: int, payload: memoryview, crc: int) -> None:
+        if self._checking.known(view.notes + inside) < PAYLOAD:
+            self._checking.check(payload, crc, view, inside)
+            self._checking.note(view.notes + inside, PAYLOAD)
 
 
-def cut_sample(shard: ShardIndex, number: int, cut: Cut, *, check: bool) -> RawSample:
-    """Cut one sample out of a shard, and check it."""
-    fields = []
-    for extension, offset, length, crc in shard.members(number):
-        data = cut(offset, offset + length)
-        if check and zlib.crc32(data) != crc:
-            raise _damaged(shard, number)
+def cut_sample(view: BlockView, inside: int, checking: Checking) -> RawSample:
+    """Cut one sample out of a block, and check it."""
+    fields, number = [], view.first + inside
+    checked = checking.known(view.notes + inside) == WHOLE
+    for extension, offset, length, crc in view.shard.members(number):
+        data = view.data[offset - view.start : offset - view.start + length]
+        if not checked:
+            checking.check(data, crc, view, inside)
         fields.append(Field(extension, data))
-    return RawSample(shard, number, shard.label(number), fields)
+    if not checked:
+        checking.note(view.notes + inside, WHOLE)
+    return RawSample(view.shard, number, view.shard.label(number), fields)
 
 
 def _damaged(shard: ShardIndex, number: int) -> DamagedData:
@@ -125,8 +176,11 @@ _Item = Union[Window, BaseException, None]
 class BlockReader:
     """Reads runs in a thread of its own."""
 
-    def __init__(self, store: ShardStore, *, check: bool = True) -> None:
-        self._store, self._check = store, check
+    def __init__(self, store: ShardStore, check: str = "once") -> None:
+        self._store = store
+        self._checking = Checking(
+            CheckedSamples(store.manifest.shards) if check == "once" else None, always=check == "always"
+        )
 
     def windows(self, runs: Iterable[Run]) -> Iterator[Window]:
         """Yield each run with its data. Raises DamagedData, DataError or OSError."""
@@ -153,54 +207,72 @@ class BlockReader:
     ) -> None:
         last: _Item = None
         try:
+            there: Optional[Set[int]] = None
             for run, following in _with_next(runs):
                 buffers = _get(free, stop)
                 if buffers is None:
                     return
-                for wanted in (run, following):  # the disk must not wait while this thread hands over
-                    if wanted is not None:
-                        self._announce(wanted)
-                window = Window(run, self._read(run, buffers), buffers, free, check=self._check)
-                if not _put(read, window, stop):
+                here = self._announce(run) if there is None else there
+                # the disk must not wait while this thread hands over
+                there = None if following is None else self._announce(following)
+                views = {place: self._view(run.blocks[place], place, here, buffers) for place in _used(run)}
+                if not _put(read, Window(run, views, buffers, free, self._checking), stop):
                     return
         except BaseException as exc:  # raised again where the samples are used
             last = exc
         _put(read, last, stop)
 
-    def _read(self, run: Run, buffers: _Buffers) -> "_Views":
-        used = sorted({place for place, _ in run.samples})
-        views: _Views = {}
-        for place in used:
-            block = run.blocks[place]
-            shard = self._store.index(block.shard)
-            start, end = shard.span(block.first, block.samples)
-            file = self._store.file(block.shard)
-            if _in_memory(file, start, end):
-                views[place] = (shard, _from_file(file, shard.name), block.first)
-                continue
-            view = buffers.block(place, end - start)
-            _read_into(file, view, start, shard.name)
-            views[place] = (shard, _from_view(view, start), block.first)
-        return views
+    def _view(self, block: Block, place: int, in_memory: "Set[int]", buffers: _Buffers) -> BlockView:
+        index, file = self._store.index(block.shard), self._store.file(block.shard)
+        if place in in_memory and file.memory is not None:
+            return self._checked_view(block, index, file, file.memory, 0)
+        start, end = index.span(block.first, block.samples)
+        data = buffers.block(place, end - start)
+        _read_into(file.descriptor, data, start, index.name)
+        return self._checked_view(block, index, file, data.toreadonly(), start)
+
+    def _checked_view(
+        self, block: Block, index: ShardIndex, file: ShardFile, data: memoryview, start: int
+    ) -> BlockView:
+        rows = index.payloads(block.first, block.samples)
+        samples = self._checking.samples
+        if samples is None:
+            return BlockView(rows, data, start, index, block.first, 0, not self._checking.always)
+        samples.opened(block.shard, file.identity)
+        notes = samples.place(block.shard, block.first)
+        return BlockView(rows, data, start, index, block.first, notes, samples.all(notes, block.samples))
 
     def one(self, shard: int, number: int) -> RawSample:
         """Read one sample on its own."""
-        index = self._store.index(shard)
+        index, file = self._store.index(shard), self._store.file(shard)
         start, end = index.span(number, 1)
-        view = memoryview(bytearray(end - start))
-        _read_into(self._store.file(shard), view, start, index.name)
-        return cut_sample(index, number, _from_view(view, start), check=self._check)
+        data = memoryview(bytearray(end - start))
+        _read_into(file.descriptor, data, start, index.name)
+        return cut_sample(self._checked_view(Block(shard, number, 1), index, file, data, start), 0, self._checking)
 
-    def _announce(self, run: Run) -> None:
-        """Let the kernel read whole blocks: its own reading ahead is 128 KB on many systems, and knows nothing of blocks."""
+    def _announce(self, run: Run) -> "Set[int]":
+        """Return which blocks are in memory, and let the kernel read the others.
+
+        Whole blocks: its own reading ahead is 128 KB on many systems, and knows nothing of blocks.
+        """
+        found: Set[int] = set()
         if not hasattr(os, "posix_fadvise"):
-            return
-        for place in sorted({place for place, _ in run.samples}):
+            return found
+        for place in _used(run):
             block = run.blocks[place]
             start, end = self._store.index(block.shard).span(block.first, block.samples)
-            file = self._store.file(block.shard)
-            if not _in_memory(file, start, end):
-                os.posix_fadvise(file, start, end - start, os.POSIX_FADV_WILLNEED)
+            file = self._store.file(block.shard).descriptor
+            if is_cached(file, start, end):
+                found.add(place)
+            else:
+                for piece in range(start - start % _PAGE, end, _REQUEST_BYTES):
+                    os.posix_fadvise(file, piece, min(_REQUEST_BYTES, end - piece), os.POSIX_FADV_WILLNEED)
+        return found
+
+
+def _used(run: Run) -> "List[int]":
+    """Return the places of the blocks that a part of a run needs."""
+    return sorted({place for place, _ in run.samples})
 
 
 def _with_next(runs: Iterable[Run]) -> "Iterator[Tuple[Run, Optional[Run]]]":
@@ -221,34 +293,6 @@ def _read_into(file: int, view: memoryview, start: int, name: str) -> None:
         if not count:
             raise _cut_off(name)
         done += count
-
-
-def _from_view(view: memoryview, start: int) -> Cut:
-    return lambda begin, end: view[begin - start : end - start]
-
-
-def _from_file(file: int, name: str) -> Cut:
-    def cut(begin: int, end: int) -> bytes:
-        data = os.pread(file, end - begin, begin)
-        while len(data) < end - begin:
-            more = os.pread(file, end - begin - len(data), begin + len(data))
-            if not more:
-                raise _cut_off(name)
-            data += more
-        return data
-
-    return cut
-
-
-def _in_memory(file: int, start: int, end: int) -> bool:
-    """Whether the page cache seems to have a block. Its samples are then read one by one: copying the block first would cost more."""
-    probe = [bytearray(1)]
-    try:
-        for place in range(start, end, _PROBE_BYTES):
-            os.preadv(file, probe, place, os.RWF_NOWAIT)
-    except (AttributeError, OSError):  # it is not there (EAGAIN), or nobody can tell
-        return False
-    return True
 
 
 def _cut_off(name: str) -> DamagedData:

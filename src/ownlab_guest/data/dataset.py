@@ -25,6 +25,7 @@ from ownlab_guest.text import text
 
 Transform = Callable[[Any], Any]
 _STATE_VERSION = 1
+CHECKS = ("once", "always", "never")
 # Samples that are made at once: in this thread; for another thread, where handing over single ones would cost too much.
 _CHUNK, _THREAD_CHUNK = 64, 4
 
@@ -41,7 +42,8 @@ class Settings(NamedTuple):
     decode: bool = True
     as_dict: bool = False
     threads: Optional[int] = None
-    check: bool = True
+    check: str = "once"
+    copy: bool = True
 
 
 class PackedDataset:
@@ -50,7 +52,7 @@ class PackedDataset:
     def __init__(self, store: ShardStore, settings: Settings, rank: int, world: int) -> None:
         self._store, self.settings = store, settings
         self.rank, self.world = rank, world
-        self._reader = BlockReader(store, check=settings.check)
+        self._reader = BlockReader(store, settings.check)
         self._decoders = Decoders()
         self._ends = list(itertools.accumulate(shard.samples for shard in store.manifest.shards))
         self.epoch = 0
@@ -190,7 +192,10 @@ class PackedDataset:
         self._store.expect(order.shards(segments))
         windows = self._reader.windows(order.runs(segments))
         threads = self._threads()
-        return _in_threads(windows, self._make, threads) if threads > 1 else _in_turn(windows, self._make)
+        kept = not self.settings.copy
+        if threads > 1:
+            return _in_threads(windows, self._make, threads, kept=kept)
+        return _in_turn(windows, self._make, kept=kept)
 
     def worker_segments(self, batch: int, worker: int, workers: int) -> "List[Segment]":
         """Return what one worker of a loader reads."""
@@ -216,10 +221,10 @@ class PackedDataset:
         settings = self.settings
         if settings.as_dict:
             return [self._as_dict(raw) for raw in window.raw(low, high)]
-        payloads = window.payloads(low, high)
         if not settings.decode and settings.transform is None and settings.target_transform is None:
-            return [(bytes(payload[0]), payload[1]) for payload in payloads]
-        return [self._pair(*payload) for payload in payloads]
+            pairs = window.pairs(low, high)
+            return [(bytes(data), label) for data, label in pairs] if settings.copy else pairs
+        return [self._pair(*payload) for payload in window.payloads(low, high)]
 
     def _pair(self, data: Data, label: Any, extension: str, shard: ShardIndex, number: int) -> "Tuple[Any, Any]":
         settings = self.settings
@@ -232,7 +237,7 @@ class PackedDataset:
 
     def _decoded(self, shard: ShardIndex, number: int, extension: str, data: Data) -> Any:
         if not self.settings.decode:
-            return bytes(data)
+            return bytes(data) if self.settings.copy else data
         try:
             return self._decoders.decode(extension, data)
         except DataError:
@@ -252,15 +257,17 @@ class PackedDataset:
         return made if self.settings.transform is None else self.settings.transform(made)
 
 
-def _in_turn(windows: Iterator[Window], make: "Callable[[Window, int, int], List[Any]]") -> Iterator[Any]:
+def _in_turn(
+    windows: Iterator[Window], make: "Callable[[Window, int, int], List[Any]]", *, kept: bool
+) -> Iterator[Any]:
     for window in windows:
         for start in range(0, len(window), _CHUNK):
             yield from make(window, start, start + _CHUNK)
-        window.release()
+        window.release(kept=kept)
 
 
 def _in_threads(
-    windows: Iterator[Window], make: "Callable[[Window, int, int], List[Any]]", threads: int
+    windows: Iterator[Window], make: "Callable[[Window, int, int], List[Any]]", threads: int, *, kept: bool
 ) -> Iterator[Any]:
     """Decode with several threads, in order. A window is released when all of its samples are decoded."""
     pending: "Deque[Union[Future[List[Any]], Window]]" = deque()
@@ -273,20 +280,20 @@ def _in_threads(
                     waiting += 1
                     while waiting > 2 * threads + 2:
                         waiting -= isinstance(pending[0], Future)
-                        yield from _taken(pending.popleft())
+                        yield from _taken(pending.popleft(), kept=kept)
                 pending.append(window)
             while pending:
-                yield from _taken(pending.popleft())
+                yield from _taken(pending.popleft(), kept=kept)
         finally:
             for item in pending:
                 if isinstance(item, Future):
                     item.cancel()
 
 
-def _taken(item: "Union[Future[List[Any]], Window]") -> "List[Any]":
+def _taken(item: "Union[Future[List[Any]], Window]", *, kept: bool) -> "List[Any]":
     if isinstance(item, Future):
         return item.result()
-    item.release()
+    item.release(kept=kept)
     return []
 
 
@@ -306,7 +313,8 @@ def open_dataset(
     decode: bool = True,
     as_dict: bool = False,
     threads: Optional[int] = None,
-    check: bool = True,
+    check: str = "once",
+    copy: bool = True,
     rank: Optional[int] = None,
     world: Optional[int] = None,
     cache: "Union[str, os.PathLike[str], None]" = None,
@@ -314,15 +322,20 @@ def open_dataset(
 ) -> PackedDataset:
     """Open a data set that `ownlab data pack` made: a folder, or an http(s) address of one.
 
-    Samples are pairs (data, label); as_dict: dictionaries with every member. decode=False gives bytes. Rank and world size
-    come from torch.distributed or torchrun where there are several processes.
+    Samples are pairs (data, label); as_dict: dictionaries with every member. decode=False gives bytes, with copy=False
+    memoryviews of what was read. Each sample is compared with its checksum when it is read for the first time (check="once"), each
+    time ("always") or "never". Rank and world size come from torch.distributed or torchrun where there are several processes.
     """
     place = os.fspath(path)
     if batch is not None and batch < 1:
         raise DataError(text("A batch has at least one sample."))
+    if check not in CHECKS:
+        raise DataError(text("check is one of {choices}, not {value}.", choices=", ".join(CHECKS), value=repr(check)))
     folder = None if cache is None else os.fspath(cache)
     store = CachedStore(place, folder, cache_bytes) if is_url(place) else ShardStore(place)
-    settings = Settings(shuffle, seed, batch, drop_last, transform, target_transform, decode, as_dict, threads, check)
+    settings = Settings(
+        shuffle, seed, batch, drop_last, transform, target_transform, decode, as_dict, threads, check, copy
+    )
     found_rank, found_world = _distribution()
     rank, world = found_rank if rank is None else rank, found_world if world is None else world
     if not 0 <= rank < world:

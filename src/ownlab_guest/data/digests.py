@@ -6,7 +6,10 @@ A set of Python objects would take 100 bytes for each of them; pages of a mapped
 import hashlib
 import mmap
 import tempfile
-from typing import Iterable
+import zlib
+from typing import Iterable, List, Sequence
+
+from ownlab_guest.data.sealed_json import damaged_notes
 
 SIZE = 16
 _EMPTY = bytes(SIZE)
@@ -20,6 +23,21 @@ def digest_of(contents: Iterable[bytes]) -> bytes:
         hashed.update(len(content).to_bytes(8, "little"))
         hashed.update(content)
     return hashed.digest()
+
+
+def encode_digests(digests: Sequence[bytes]) -> bytes:
+    """Make the content of a file of digests."""
+    content = b"".join(digests)
+    return zlib.crc32(content).to_bytes(4, "little") + content
+
+
+def read_digests(path: str) -> "List[bytes]":
+    """Read such a file. Raises DamagedData and OSError."""
+    with open(path, "rb") as file:
+        crc, content = file.read(4), file.read()
+    if zlib.crc32(content).to_bytes(4, "little") != crc or len(content) % SIZE:
+        raise damaged_notes(path)
+    return [content[place : place + SIZE] for place in range(0, len(content), SIZE)]
 
 
 class Digests:

@@ -4,7 +4,6 @@ Every file is read once, by several threads. Memory is bounded: duplicates are f
 """
 
 import contextlib
-import csv
 import io
 import os
 from collections import Counter, deque
@@ -19,6 +18,7 @@ from ownlab_guest.data.image_extensions import IMAGES
 from ownlab_guest.data.reencoding import image_problem
 from ownlab_guest.data.shard_store import ShardStore
 from ownlab_guest.data.sources import Options, find_source
+from ownlab_guest.data.sources.tables import csv_rows
 from ownlab_guest.text import text
 
 Event = Dict[str, Any]
@@ -26,6 +26,7 @@ _NAMED = 100
 _CHUNK = 16
 _CLASSES_KEPT = 10_000
 _ROWS_LOOKED_AT = 1000
+_LOOKED_AT = 64 << 20  # characters of them: rows may be long
 _PROGRESS_FILES = 256
 
 
@@ -74,10 +75,10 @@ def _items(path: str, report: "_Report", options: Options, sources: contextlib.E
         report.kind = "packed"
         yield from _packed_items(ShardStore(path))
         return
-    if path.lower().endswith((".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")):
-        report.columns = _columns(path)
     source = find_source(path, options)
     sources.callback(source.close)
+    if path.lower().endswith((".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")):
+        report.columns = _columns(path)
     for entry in source.entries():
         label = "" if entry.label is None else str(entry.label)
         parts: List[Tuple[str, Any]] = [
@@ -234,16 +235,19 @@ def _columns(path: str) -> "List[Event]":
         return _parquet_columns(path)
     if not path.lower().endswith((".csv", ".tsv")):
         return []
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        reader = csv.DictReader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",")
-        rows = [row for _, row in zip(range(_ROWS_LOOKED_AT), reader)]
-        names = [name for name in reader.fieldnames or [] if name is not None]
+    rows, size = [], 0
+    for row in csv_rows(path):
+        rows.append(row)
+        size += sum(len(value or "") for value in row.values())
+        if len(rows) == _ROWS_LOOKED_AT or size > _LOOKED_AT:
+            break
+    names = list(rows[0]) if rows else []
     found = []
     for name in names:
         values = [row[name] for row in rows if row.get(name)]
         found.append(
             {
-                "name": name,
+                "name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
                 "kind": _kind_of(values),
                 "filled": len(values),
                 "distinct": len(set(values)),

@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ownlab_guest.data.errors import DamagedData, DataError
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.text import text
 
 FILE = "dataset.json"
@@ -53,7 +54,7 @@ def read(folder: str) -> Manifest:
     """Read the manifest of a folder. Raises DataError if there is none, DamagedData if it cannot be used."""
     path = os.path.join(folder, FILE)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             content = file.read(_MOST_BYTES)
     except FileNotFoundError:
         raise _missing(folder) from None

@@ -20,12 +20,8 @@ class Prepared(NamedTuple):
     error: str = ""
 
 
-def prepare_chunk(entries: "List[Entry]", source: Source, wanted: Reencoding, *, digests: bool) -> "List[Prepared]":
-    """Prepare some entries. What cannot be read becomes an error of its entry."""
-    return [_prepare(entry, source, wanted, digests) for entry in entries]
-
-
-def _prepare(entry: Entry, source: Source, wanted: Reencoding, digests: bool) -> Prepared:
+def prepare(entry: Entry, source: Source, wanted: Reencoding, *, digests: bool) -> Prepared:
+    """Prepare an entry. That it cannot be read becomes its error."""
     try:
         payloads = []
         for part in entry.parts:

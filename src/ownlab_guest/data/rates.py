@@ -4,8 +4,10 @@ Only facts: what they mean is decided by the host (`instruments/data/rates/asses
 """
 
 import contextlib
+import itertools
 import os
 import random
+import shutil
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +19,9 @@ from ownlab_guest.data.decoding import Decoders
 from ownlab_guest.data.epoch_order import EpochOrder
 from ownlab_guest.data.errors import DataError
 from ownlab_guest.data.image_extensions import IMAGES
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.data.shard_store import ShardStore
-from ownlab_guest.data.sources.source import is_data, split_name
+from ownlab_guest.data.sources.source import MOST_MEMBER_BYTES, is_data, split_name
 from ownlab_guest.text import text
 
 Event = Dict[str, Any]
@@ -122,6 +125,7 @@ class _Files:
                 text("{path} is not a folder.", path=path),
                 hint=text("`ownlab data bench` measures a folder of files, or packed data."),
             )
+        self._path = path
         self.names: List[str] = []
         self.listed_all = True
         for folder, folders, names in os.walk(path):
@@ -139,7 +143,11 @@ class _Files:
         """Choose files to read, at random: their order on the disk must not help."""
         names = [name for name in self.names if split_name(name)[1] in IMAGES]
         names = names if len(names) >= _LEAST_READ else self.names
-        return random.sample(names, min(len(names), _MOST_READ))
+        files = filter(os.path.isfile, random.sample(names, len(names)))  # pipes and devices are never opened
+        found = list(itertools.islice(files, _MOST_READ))
+        if len(found) < _LEAST_READ:
+            raise DataError(text("{path} has too few files to measure: {n}.", path=self._path, n=len(found)))
+        return found
 
     @staticmethod
     def mean_bytes(names: "List[str]") -> float:
@@ -150,7 +158,7 @@ class _Files:
 def _forget(names: "List[str]") -> None:
     """Ask the kernel to drop what it keeps of these files. File systems that ignore it show by `from_device`."""
     for name in names:
-        with contextlib.suppress(OSError), open(name, "rb") as file:
+        with contextlib.suppress(OSError), open(name, "rb", opener=open_regular) as file:
             os.fsync(file.fileno())  # changed pages cannot be dropped
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -158,8 +166,9 @@ def _forget(names: "List[str]") -> None:
 
 def _read_files(names: "List[str]", threads: int) -> Rate:
     def read(item: "Tuple[str, int]") -> int:
-        with open(item[0], "rb", buffering=0) as file:
-            return len(file.readall())
+        with open(item[0], "rb", buffering=0, opener=open_regular) as file:
+            block = min(os.fstat(file.fileno()).st_size + 1, _BIG_READ)  # a small file is read by one call
+            return sum(map(len, iter(lambda: file.read(block), b"")))
 
     return _timed([(name, 0) for name in names], read, threads)
 
@@ -195,7 +204,7 @@ def _device_bytes() -> Optional[int]:
 def _read_large(item: "Tuple[str, int]") -> int:
     buffer = bytearray(_BIG_READ)
     total = 0
-    with open(item[0], "rb", buffering=0) as file:
+    with open(item[0], "rb", buffering=0, opener=open_regular) as file:
         while total < _SEQUENTIAL_BYTES and (count := file.readinto(buffer)):
             total += count
     return total
@@ -239,8 +248,8 @@ def _read_packed(store: ShardStore) -> Rate:
 
 def _decode(names: "List[str]") -> "Tuple[Optional[float], str]":
     def content(name: str) -> bytes:
-        with open(name, "rb") as file:
-            return file.read()
+        with open(name, "rb", opener=open_regular) as file:
+            return file.read(MOST_MEMBER_BYTES)
 
     return _decode_all((split_name(name)[1], memoryview(content(name))) for name in names[:_DECODED])
 
@@ -281,8 +290,8 @@ def _scratch(names: "List[str]", path: str, scratch: Optional[str]) -> "Optional
             copies = []
             for number, name in enumerate(names[:200]):
                 copies.append(os.path.join(inner, str(number)))
-                with open(name, "rb") as source, open(copies[-1], "wb") as copy:
-                    copy.write(source.read())
+                with open(name, "rb", opener=open_regular) as source, open(copies[-1], "wb") as copy:
+                    shutil.copyfileobj(source, copy)
             _forget(copies)
             rate = _fact(_read_files(copies, 1))
     except OSError:

@@ -14,7 +14,8 @@ from ownlab_guest.atomic_files import sync, sync_folder
 from ownlab_guest.data import manifest, tar_members
 from ownlab_guest.data.manifest import Manifest, Shard
 from ownlab_guest.data.packing import Request, pack
-from ownlab_guest.data.preparation import prepare_chunk
+from ownlab_guest.data.preparation import prepare
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.data.shard_index import Sample
 from ownlab_guest.data.shard_writer import PART, names_of
 from ownlab_guest.data.sources import find_source
@@ -70,7 +71,7 @@ def _rebuild(folder: str, packed: Manifest, shard: Shard, state: ShardState, req
     wanted = {index.sample(number).name for number in state.damaged}
     fetched = _fetch(wanted, request) if wanted else {}
     path = os.path.join(folder, shard.name)
-    old = open(path, "rb") if os.path.exists(path) else None  # noqa: SIM115  # closed below
+    old = open(path, "rb", opener=open_regular) if os.path.isfile(path) else None  # noqa: SIM115  # closed below
     missing: List[str] = []
     try:
         with open(path + PART, "wb") as new:
@@ -100,7 +101,7 @@ def _fetch(wanted: "set[str]", request: Request) -> "Dict[str, Dict[str, bytes]]
     fetched: Dict[str, Dict[str, bytes]] = {}
     try:
         entries: List[Entry] = [entry for entry in source.entries() if entry.name in wanted]
-        for prepared in prepare_chunk(entries, source, request.reencoding, digests=False):
+        for prepared in (prepare(entry, source, request.reencoding, digests=False) for entry in entries):
             fetched[prepared.name] = {payload.extension: payload.data for payload in prepared.payloads}
     finally:
         source.close()

@@ -6,7 +6,7 @@ All numbers are little-endian. Header (56 bytes), samples (20 bytes each), membe
 
 import struct
 import zlib
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ownlab_guest.data.errors import DamagedData
 from ownlab_guest.data.image_extensions import IMAGES
@@ -25,6 +25,8 @@ _SAMPLE = struct.Struct("<IIiHHHH")
 _MEMBER = struct.Struct("<QQIIHH")
 NO_LABEL = -(2**31)
 _MOST_STRING = 65535
+# The rows of an index with no more samples are kept as Python's numbers; a shard of tiny samples would need some hundred MB for them.
+_KEPT_SAMPLES = 10_000
 
 
 class Member(NamedTuple):
@@ -87,61 +89,82 @@ class ShardIndex:
         self.name = name
         header = _checked_header(content, name)
         self.tar_bytes = header[5]
-        members = _HEADER.size + header[3] * _SAMPLE.size
-        self._strings = members + header[4] * _MEMBER.size
-        view = memoryview(content)
-        # Rows of numbers, as in the file: reading a sample takes its label and its members from here.
-        self.sample_rows: List[Tuple[int, ...]] = list(_SAMPLE.iter_unpack(view[_HEADER.size : members]))
-        self.member_rows: List[Tuple[int, ...]] = list(_MEMBER.iter_unpack(view[members : self._strings]))
+        self._samples, self._member_count = header[3], header[4]
+        self._members = _HEADER.size + self._samples * _SAMPLE.size
+        self._strings = self._members + self._member_count * _MEMBER.size
         self._payloads: Optional[List[Payload]] = None
         self._extensions: Dict[Tuple[int, int], str] = {}
         self._check_rows(header[6])
 
     def __len__(self) -> int:
-        return len(self.sample_rows)
+        return self._samples
 
     def sample(self, number: int) -> Sample:
         """Return one sample; `number` is below len()."""
-        _, place, _, _, key, name, _ = self.sample_rows[number]
+        _, place, _, _, key, name, _ = self._sample_row(number)
         return Sample(
             self._string(place, key), self._string(place + key, name), self.label(number), tuple(self.members(number))
         )
 
     def label(self, number: int) -> Optional[int]:
         """Return the label of one sample."""
-        label = self.sample_rows[number][2]
+        label = self._sample_row(number)[2]
         return None if label == NO_LABEL else label
 
     def members(self, number: int) -> "List[Member]":
         """Return the members of one sample."""
-        first, _, _, count, _, _, _ = self.sample_rows[number]
+        first, _, _, count, _, _, _ = self._sample_row(number)
         return [
             Member(self._extension(place, size), offset, length, crc)
-            for offset, length, crc, place, size, _ in self.member_rows[first : first + count]
+            for offset, length, crc, place, size, _ in self._member_rows(first, count)
         ]
 
-    @property
-    def payloads(self) -> "List[Payload]":
-        """The payload of each sample: its image, or else its first member. Made once, since an epoch needs all of them."""
+    def payloads(self, first: int, count: int) -> "List[Payload]":
+        """Return the payloads of some samples: the image of each, or else its first member."""
+        if self._samples > _KEPT_SAMPLES:
+            return self._made_payloads(first, count)
         if self._payloads is None:
-            firsts = [self._payload_row(first, count) for first, _, _, count, _, _, _ in self.sample_rows]
-            labels = [None if row[2] == NO_LABEL else row[2] for row in self.sample_rows]
-            self._payloads = [
-                (row[0], row[0] + row[1], row[2], label, self._extension(row[3], row[4]))
-                for row, label in zip(firsts, labels)
-            ]
-        return self._payloads
+            self._payloads = self._made_payloads(0, self._samples)
+        return self._payloads[first : first + count]
 
-    def _payload_row(self, first: int, count: int) -> "Tuple[int, ...]":
-        rows = self.member_rows[first : first + count]
-        return next((row for row in rows if self._extension(row[3], row[4]) in IMAGES), rows[0])
+    def _made_payloads(self, first: int, count: int) -> "List[Payload]":
+        samples = list(self._sample_rows(first, count))
+        if not samples:
+            return []
+        start = samples[0][0]
+        members = list(self._member_rows(start, samples[-1][0] + samples[-1][3] - start))
+        extensions = {row[3:5]: self._extension(row[3], row[4]) for row in members}
+        images = {place for place, extension in extensions.items() if extension in IMAGES}
+        made = []
+        for begin, _, label, size, _, _, _ in samples:
+            row = members[begin - start]
+            if row[3:5] not in images:
+                row = next((row for row in members[begin - start : begin - start + size] if row[3:5] in images), row)
+            offset, length, crc, place, letters, _ = row
+            number = None if label == NO_LABEL else label
+            made.append((offset, offset + length, crc, number, extensions[place, letters]))
+        return made
+
+    def _sample_row(self, number: int) -> "Tuple[int, ...]":
+        return _SAMPLE.unpack_from(self._content, _HEADER.size + number * _SAMPLE.size)
+
+    def _sample_rows(self, first: int, count: int) -> "Iterator[Tuple[int, ...]]":
+        start = _HEADER.size + first * _SAMPLE.size
+        return _SAMPLE.iter_unpack(memoryview(self._content)[start : start + count * _SAMPLE.size])
+
+    def _member_rows(self, first: int, count: int) -> "Iterator[Tuple[int, ...]]":
+        start = self._members + first * _MEMBER.size
+        return _MEMBER.iter_unpack(memoryview(self._content)[start : start + count * _MEMBER.size])
 
     def span(self, first: int, count: int) -> "Tuple[int, int]":
         """Return where the data of some samples begin, and where they end."""
-        begin = self.member_rows[self.sample_rows[first][0]]
-        last = self.sample_rows[first + count - 1]
-        end = self.member_rows[last[0] + last[3] - 1]
+        begin = self._member_row(self._sample_row(first)[0])
+        last = self._sample_row(first + count - 1)
+        end = self._member_row(last[0] + last[3] - 1)
         return begin[0], end[0] + end[1]
+
+    def _member_row(self, number: int) -> "Tuple[int, ...]":
+        return _MEMBER.unpack_from(self._content, self._members + number * _MEMBER.size)
 
     def _string(self, place: int, size: int) -> str:
         start = self._strings + place
@@ -156,16 +179,16 @@ class ShardIndex:
     def _check_rows(self, string_bytes: int) -> None:
         """Check each place before it is used: a damaged index must not make a reader read elsewhere."""
         end = 0
-        for offset, length, _, place, size, _ in self.member_rows:
+        for offset, length, _, place, size, _ in self._member_rows(0, self._member_count):
             if offset < end or offset + length > self.tar_bytes or place + size > string_bytes:
                 raise _damaged(self.name)
             end = offset + length
         following = 0
-        for first, place, _, count, key, name, _ in self.sample_rows:
+        for first, place, _, count, key, name, _ in self._sample_rows(0, self._samples):
             if first != following or count == 0 or place + key + name > string_bytes:
                 raise _damaged(self.name)
             following = first + count
-        if following != len(self.member_rows):
+        if following != self._member_count:
             raise _damaged(self.name)
 
 

@@ -1,13 +1,16 @@
 """The files of a packed data set as a reader needs them: open shards and checked indexes, a bounded number of each."""
 
+import mmap
 import os
 import threading
+import zlib
 from collections import OrderedDict
-from typing import Sequence
+from typing import NamedTuple, Optional, Sequence
 
 from ownlab_guest.data import manifest
 from ownlab_guest.data.errors import DamagedData, DataError
 from ownlab_guest.data.manifest import Manifest
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.data.shard_index import ShardIndex
 from ownlab_guest.data.shard_writer import index_name
 from ownlab_guest.text import text
@@ -17,9 +20,26 @@ _OPEN = 40
 _MOST_INDEX_BYTES = 1 << 30
 
 
+class ShardFile(NamedTuple):
+    """An open tar."""
+
+    descriptor: int
+    memory: Optional[memoryview]  # the same, mapped; None if its size is not that of the manifest
+    identity: int  # another file, or one that was written to, has another one
+
+
+def _mapped(descriptor: int, size: int) -> ShardFile:
+    status = os.fstat(descriptor)
+    fits = status.st_size == size and size > 0
+    memory = memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)) if fits else None
+    parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    # 0 is what nothing was checked of
+    return ShardFile(descriptor, memory, zlib.crc32(repr(parts).encode()) + 1)
+
+
 def _opened(path: str) -> int:
     """Open a tar that is read in blocks: reading ahead beyond a block would take the disk from the next one."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = open_regular(path)
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
     return file
@@ -53,15 +73,15 @@ class ShardStore:
             self._indexes.move_to_end(shard)
         return found
 
-    def file(self, shard: int) -> int:
-        """Return the descriptor of an open tar. It is valid until 40 other shards were asked for."""
+    def file(self, shard: int) -> ShardFile:
+        """Return an open tar. Its descriptor is valid until 40 other shards were asked for."""
         self._after_fork()
         with self._lock:
             found = self._files.get(shard)
             if found is None:
-                found = self._files[shard] = self._open(shard)
+                found = self._files[shard] = _mapped(self._open(shard), self.manifest.shards[shard].bytes)
                 if len(self._files) > _OPEN:
-                    os.close(self._files.popitem(last=False)[1])
+                    os.close(self._files.popitem(last=False)[1].descriptor)
             self._files.move_to_end(shard)
         return found
 
@@ -69,7 +89,7 @@ class ShardStore:
         """Close all files."""
         with self._lock:
             while self._files:
-                os.close(self._files.popitem()[1])
+                os.close(self._files.popitem()[1].descriptor)
 
     def __getstate__(self) -> "dict[str, object]":
         return {
@@ -88,7 +108,7 @@ class ShardStore:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._files: "OrderedDict[int, int]" = OrderedDict()
+        self._files: "OrderedDict[int, ShardFile]" = OrderedDict()
         self._indexes: "OrderedDict[int, ShardIndex]" = OrderedDict()
         self._pid = os.getpid()
 
@@ -112,7 +132,7 @@ class ShardStore:
         entry = self.manifest.shards[shard]
         name = index_name(entry.name)
         try:
-            with open(self.path(name), "rb") as file:
+            with open(self.path(name), "rb", opener=open_regular) as file:
                 content = file.read(_MOST_INDEX_BYTES)
         except OSError as exc:
             raise DataError(

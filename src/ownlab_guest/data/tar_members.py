@@ -20,10 +20,10 @@ MOST_NAME = 100
 
 
 def header(name: str, size: int) -> bytes:
-    """Make the header of a regular file. The same name and size always give the same bytes."""
-    encoded = name.encode("utf-8")
-    if len(encoded) > MOST_NAME:
-        raise ValueError("the name is too long: " + name)
+    """Make the header of a regular file. The same name and size always give the same bytes. Raises DamagedData."""
+    encoded = name.encode("utf-8", "surrogateescape")
+    if len(encoded) > MOST_NAME:  # in an index that is damaged: ours are never so long
+        raise DamagedData(text("The name of a member is too long: {name}.", name=name))
     length = b"%011o\0" % size if size < _MOST_OCTAL else b"\x80" + size.to_bytes(11, "big")
     checksum = sum(encoded) + sum(length) + _FIXED_SUM
     return b"%b%b%b%b%06o\0 %b" % (encoded.ljust(100, b"\0"), _MODE_AND_OWNER, length, _TIME, checksum, _AFTER)

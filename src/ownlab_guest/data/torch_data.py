@@ -70,6 +70,8 @@ def make_loader(dataset: PackedDataset, batch: int, workers: int, options: "Dict
                     name=name,
                 )
             )
+    if workers and not dataset.settings.copy:
+        raise DataError(text("copy=False does not go with workers: memory of one process is nothing in another one."))
     options.setdefault("drop_last", dataset.settings.drop_last)
     loader = CountingLoader(
         SampleStream(dataset, batch, counted=True), batch_size=batch, num_workers=workers, **options

@@ -5,9 +5,10 @@ import zlib
 from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
 
 from ownlab_guest.data import manifest, tar_members
-from ownlab_guest.data.errors import DamagedData
+from ownlab_guest.data.errors import DamagedData, DataError
 from ownlab_guest.data.manifest import Manifest, Shard
-from ownlab_guest.data.shard_index import ShardIndex
+from ownlab_guest.data.regular_files import check_regular, open_regular
+from ownlab_guest.data.shard_index import Member, Sample, ShardIndex
 from ownlab_guest.data.shard_writer import PART, index_name
 from ownlab_guest.data.sources.source import ArchiveReader
 from ownlab_guest.text import text
@@ -97,16 +98,18 @@ def check_shard(folder: str, shard: Shard, *, full: bool) -> ShardState:
     index = _check_index(folder, shard, problems)
     path = os.path.join(folder, shard.name)
     try:
+        check_regular(path)
         size = os.stat(path).st_size
-    except FileNotFoundError:
-        problems.append(Problem(shard.name, "missing", text("{name} is missing.", name=shard.name)))
+    except (FileNotFoundError, DataError) as exc:
+        reason = exc.message if isinstance(exc, DataError) else text("{name} is missing.", name=shard.name)
+        problems.append(Problem(shard.name, "missing", reason))
         return ShardState(problems, index, list(range(shard.samples)), 0)
     if size != shard.bytes:
         message = text("{name} has {size} bytes instead of {wanted}.", name=shard.name, size=size, wanted=shard.bytes)
         problems.append(Problem(shard.name, "size", message))
     if index is None or not (full or size != shard.bytes):
         return ShardState(problems, index, [], 0)
-    with open(path, "rb", buffering=_BUFFER) as file:
+    with open(path, "rb", buffering=_BUFFER, opener=open_regular) as file:
         damaged = _check_members(file, shard, index, problems)
     return ShardState(problems, index, damaged, size)
 
@@ -114,12 +117,12 @@ def check_shard(folder: str, shard: Shard, *, full: bool) -> ShardState:
 def _check_index(folder: str, shard: Shard, problems: "List[Problem]") -> Optional[ShardIndex]:
     name = index_name(shard.name)
     try:
-        with open(os.path.join(folder, name), "rb") as file:
+        with open(os.path.join(folder, name), "rb", opener=open_regular) as file:
             index = ShardIndex(file.read(), name)
     except FileNotFoundError:
         problems.append(Problem(name, "missing", text("{name} is missing.", name=name)))
         return None
-    except DamagedData as exc:
+    except DataError as exc:
         problems.append(Problem(name, "index", exc.message))
         return None
     if len(index) != shard.samples or index.tar_bytes != shard.bytes:
@@ -135,10 +138,11 @@ def _check_members(file: BinaryIO, shard: Shard, index: ShardIndex, problems: "L
         sample = index.sample(number)
         whole = True
         for member in sample.members:
-            if file.tell() != member.offset - tar_members.BLOCK:
-                file.seek(member.offset - tar_members.BLOCK)
-            header = tar_members.header(f"{sample.key}.{member.extension}", member.length)
-            tar_is_damaged = tar_is_damaged or file.read(tar_members.BLOCK) != header
+            place = max(0, member.offset - tar_members.BLOCK)
+            if file.tell() != place:
+                file.seek(place)
+            header = _header(sample, member)
+            tar_is_damaged = tar_is_damaged or file.read(member.offset - place) != header
             content = file.read(member.length)
             whole = whole and len(content) == member.length and zlib.crc32(content) == member.crc
             between = tar_members.padding(member.length)
@@ -151,6 +155,14 @@ def _check_members(file: BinaryIO, shard: Shard, index: ShardIndex, problems: "L
         message = text("{name} is damaged: bytes between the members of the tar archive have changed.", name=shard.name)
         problems.append(Problem(shard.name, "tar", message))
     return damaged
+
+
+def _header(sample: Sample, member: Member) -> bytes:
+    """Return what should stand before a member; nothing fits the name of a damaged index."""
+    try:
+        return tar_members.header(f"{sample.key}.{member.extension}", member.length)
+    except DamagedData:
+        return b""
 
 
 def _temporary_files(folder: str, packed: Manifest, *, remove: bool) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ import torch
 from ownlab_guest.fit import quantization
 from ownlab_guest.fit.errors import FitError
 from ownlab_guest.fit.request import Request
-from ownlab_guest.text import text
+from ownlab_guest.text import listing, text
 
 ALL_LINEAR = "all-linear"  # peft's name for every linear layer except the output layer
 
@@ -65,7 +65,7 @@ def add_adapters(model: Any, request: Request) -> None:
             ):
                 setattr(parent, name, LoraLinear(layer, lora))
     if not any(isinstance(module, LoraLinear) for module in model.modules()):
-        shown = ", ".join(sorted(names)) or "-"
+        shown = listing(sorted(names), "{items}, {last}") or "-"
         raise FitError(
             "no-adapters",
             text(

@@ -7,7 +7,7 @@ import gc
 from typing import Any, Callable, Dict, List, Tuple
 
 from ownlab_guest.fit.errors import FitError
-from ownlab_guest.text import text
+from ownlab_guest.text import listing, text
 
 SIDE = 512
 PARTS = ("products", "convolutions")
@@ -84,7 +84,10 @@ def stages(part: str, device: str) -> List[Tuple[str, Callable[[], None]]]:
             ("matmul_backward", trained(torch.float32)),
             ("more_kernels", trained(torch.bfloat16)),
         ]
-    raise FitError("bad-request", text("Unknown part {part}; known are {parts}", part=part, parts=", ".join(PARTS)))
+    raise FitError(
+        "bad-request",
+        text("Unknown part {part}; known are {parts}", part=part, parts=listing(PARTS, "{items}, {last}")),
+    )
 
 
 def _context_bytes(device: str) -> int:

@@ -2,29 +2,67 @@
 
 cuDNN chooses a kernel by its own rules, and each call takes one workspace. Most are sums of a few sizes: copies of the image,
 the result and the weights with channels last, partial sums of the weights in float32, a fixed number of MiB. Which of these a
-call takes is decided by trees over its sizes (`convolution_kernels.json`), grown on 104,865 convolutions in one to three
-dimensions that torch 2.11 with cuDNN 9.19 ran on an H200 (2026-11-16), where float32 is
-computed in TF32. tests_gpu/fit/ has the data and the scripts: measure_convolutions.py, and grow_convolution_trees.py, which
-computes with the functions of this module.
+call takes is decided by forests over its sizes (`convolution_kernels.json.gz`), grown on 209,776 convolutions in one to three
+dimensions that torch 2.11 with cuDNN 9.19 ran on an H200 (2026-11-16 and 2026-11-19), where float32 is computed in TF32. The trees
+of a forest vote; where they disagree, a prediction tries each answer (`Estimate`). tests_gpu/fit/ has the data and the scripts:
+measure_convolutions.py, and grow_convolution_forests.py, which computes with the functions of this module.
 """
 
+import gzip
 import json
 import os
+from collections import Counter
 from math import prod
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
 
 from ownlab_guest.fit.request import Card
 
 MIB = 1024**2
-_MOST_PRODUCT = 4  # one product for each image takes no more than this many times the copies that it avoids
-_TILE = 128  # rows and columns of a kernel's tile
-_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "convolution_kernels.json")
+_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "convolution_kernels.json.gz")
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-# A leaf is a sum: which copies (capitals: channels padded to one load), and which extra. A split has a property, the largest
-# value that goes left, and two trees.
-Tree = Union[str, List[Any]]
+# Rows and columns of kernels' tiles: how many a product has, and how long its sums are for each, decides how they are split.
+_TILES = ((64, 64), (128, 64), (64, 128), (128, 128), (128, 256), (256, 128), (256, 64), (64, 256))
+
+
+class Estimate(int):
+    """The most likely number of bytes, and all that were thought of: one for each tree of a forest."""
+
+    likely: Tuple[int, ...]
+
+    @classmethod
+    def of(cls, likely: Sequence[int]) -> "Estimate":
+        """Return what most trees say; of several such numbers the one in the middle."""
+        votes = Counter(likely)
+        most = max(votes.values())
+        best = sorted(size for size, count in votes.items() if count == most)
+        estimate = cls(best[len(best) // 2])
+        estimate.likely = tuple(likely)
+        return estimate
+
+
+class Forest(NamedTuple):
+    """What the file has for one kind of work: `leaves` are sums, `copies+extra`, and trees are lists of numbers.
+
+    A split is a property, the largest value that goes left, and the length of the left part, which follows; then comes the right
+    part. A leaf is -1 minus its place in `leaves`.
+    """
+
+    leaves: List[str]
+    trees: List[List[float]]
+
+    def answers(self, values: Sequence[float]) -> List[str]:
+        """Return the leaf of each tree."""
+        return [self.leaves[_leaf(tree, values)] for tree in self.trees]
+
+
+def _leaf(tree: List[float], values: Sequence[float]) -> int:
+    place = 0
+    while tree[place] >= 0:
+        goes_left = values[int(tree[place])] <= tree[place + 1]
+        place += 3 if goes_left else 3 + int(tree[place + 2])
+    return -1 - int(tree[place])
 
 
 class _Call(NamedTuple):
@@ -39,137 +77,150 @@ class _Call(NamedTuple):
     groups: int
 
 
-def forward_workspace(args: Sequence[Any], out: Any, card: Card) -> int:
-    """Return the workspace of aten.convolution. A transposed one is the input gradient of a plain one."""
+def forward_workspaces(args: Sequence[Any], out: Any, card: Card) -> Tuple[int, ...]:
+    """Return the copies of arguments that are not contiguous, and the workspace of aten.convolution.
+
+    A transposed one is the input gradient of a plain one.
+    """
     inputs, weight, stride, padding, dilation = args[0], args[1], args[3], args[4], args[5]
     transposed, groups = bool(args[6]), int(args[8])
     image, result = (out, inputs) if transposed else (inputs, out)
     call = _Call(image, result, weight, stride, padding, dilation, groups)
-    return _workspace("input_gradient" if transposed else "forward", call, card)
+    layout = _layout(inputs, weight)
+    copied = _copy(inputs, layout), _copy(weight, layout)
+    return (*copied, workspace("input_gradient" if transposed else "forward", call, card))
 
 
 def backward_workspaces(args: Sequence[Any], card: Card) -> List[Tuple[int, ...]]:
     """Return the workspaces of aten.convolution_backward: for the input gradient, which comes first, and the weight gradient.
 
-    Each makes its own copy of a gradient that is not contiguous (a part of a concatenation), beside its workspace.
+    Each makes its own copy of a gradient or an argument that is not contiguous (a part of a concatenation), beside its workspace.
     """
     gradient, inputs, weight, stride, padding, dilation = args[0], args[1], args[2], args[4], args[5], args[6]
     transposed, groups, wanted = bool(args[7]), int(args[9]), args[10]
     image, result = (gradient, inputs) if transposed else (inputs, gradient)
     call = _Call(image, result, weight, stride, padding, dilation, groups)
-    layout = _CHANNELS_LAST[inputs.dim()] if _channels_last(inputs, weight) else torch.contiguous_format
-    contiguous = 0 if gradient.is_contiguous(memory_format=layout) else _bytes(gradient)
-    of_inputs = _workspace("forward" if transposed else "input_gradient", call, card) if wanted[0] else 0
-    of_weight = _workspace("weight_gradient", call, card) if wanted[1] else 0
-    return [(contiguous if wanted[0] else 0, of_inputs), (contiguous if wanted[1] else 0, of_weight)]
+    layout = _layout(inputs, weight)
+    of_gradient = _copy(gradient, layout)
+    to_inputs: Tuple[int, ...] = (0,)
+    to_weight: Tuple[int, ...] = (0,)
+    if wanted[0]:
+        work = "forward" if transposed else "input_gradient"
+        to_inputs = of_gradient, _copy(weight, layout), workspace(work, call, card)
+    if wanted[1]:
+        to_weight = of_gradient, _copy(inputs, layout), workspace("weight_gradient", call, card)
+    return [to_inputs, to_weight]
 
 
-def _workspace(work: str, call: _Call, card: Card) -> int:
+def workspace(work: str, call: _Call, card: Card) -> int:
     """Return the workspace of a kernel. Cards without tensor cores for the dtype read tensors as they lie."""
     size = int(call.image.dtype.itemsize)
     if size > 4 or card.capability < (8 if size == 4 else 7):
         return 0
-    values = _properties(call)
-    kind = "depthwise" if values["depthwise"] else "grouped"
-    if call.groups == 1:
-        kind = "last" if values["layout"] else "plain"
-    node: Tree = _trees()[work]["float32" if size == 4 else "half"][kind]
-    while not isinstance(node, str):
-        name, most, left, right = node
-        node = left if values[name] <= most else right
-    if node.startswith("M"):  # one product for each image, or with copies, whichever is less
-        return min(_extra("pb", call), _copies("IR", call) + _extra(f"p{node[1:]}", call))
-    copies, _, extra = node.partition("+")
-    if extra == "pb" and values["product"] > _MOST_PRODUCT:
-        return _copies("IR", call)
-    return _copies(copies, call) + _extra(extra or "0", call)
+    forest = forests()[work]["float32" if size == 4 else "half"][kind_of(call)]
+    known = sizes(call)
+    return Estimate.of([leaf_bytes(leaf, known) for leaf in forest.answers(properties(work, call))])
 
 
-_loaded: Dict[str, Dict[str, Dict[str, Tree]]] = {}
+_loaded: Dict[str, Dict[str, Dict[str, Forest]]] = {}
 
 
-def _trees() -> Dict[str, Dict[str, Dict[str, Tree]]]:
-    """Return the trees by work, dtype and kind of groups."""
+def forests() -> Dict[str, Dict[str, Dict[str, Forest]]]:
+    """Return the forests by work, dtype and kind of groups."""
     if not _loaded:
-        with open(_FILE, encoding="utf-8") as file:
-            _loaded.update(json.load(file))
+        with gzip.open(_FILE, "rt", encoding="utf-8") as file:
+            for work, by_dtype in json.load(file).items():
+                _loaded[work] = {
+                    dtype: {kind: Forest(**forest) for kind, forest in by_kind.items()}
+                    for dtype, by_kind in by_dtype.items()
+                }
     return _loaded
 
 
-def _properties(call: _Call) -> Dict[str, float]:
-    """Return what the trees ask for: channels, sizes, and how they fit into tiles and words."""
-    batch, channels = int(call.image.shape[0]), int(call.image.shape[1])
-    out, kernel = int(call.result.shape[1]), [int(size) for size in call.weight.shape[2:]]
+def kind_of(call: _Call) -> str:
+    """Return which forest answers: by groups, and by layout without any."""
+    if call.groups > 1:
+        return "depthwise" if call.groups == int(call.image.shape[1]) else "grouped"
+    return "last" if _channels_last(call.image, call.weight) else "plain"
+
+
+def properties(work: str, call: _Call) -> List[float]:
+    """Return what the trees ask for by its place: channels, sizes, and how they fit into tiles and words. The order is the file's."""
+    batch, channels, out = int(call.image.shape[0]), int(call.image.shape[1]), int(call.result.shape[1])
+    kernel = [int(size) for size in call.weight.shape[2:]]
     image, result = [int(size) for size in call.image.shape[2:]], [int(size) for size in call.result.shape[2:]]
-    weights, positions = int(call.weight.numel()), batch * prod(result)
-    return {
-        "batch": batch,
-        "in": channels,
-        "out": out,
-        "least": min(channels, out),
-        "most": max(channels, out),
-        "in_group": channels // call.groups,
-        "in%8": channels % 8,
-        "out%8": out % 8,
-        "in%64": channels % 64,
-        "out%64": out % 64,
-        "taps": prod(kernel),
-        "kmax": max(kernel),
-        "stride": prod(call.stride),
-        "smax": max(call.stride),
-        "dilation": max(call.dilation),
-        "pad": int(any(call.padding)),
-        "positions": positions,
-        "image_positions": batch * prod(image),
-        "result_each": prod(result),
-        "each%2": prod(result) % 2,
-        "each%8": prod(result) % 8,
-        "iw": image[-1],
-        "rw": result[-1],
-        "weights": weights,
-        "groups": call.groups,
-        "depthwise": int(call.groups > 1 and call.groups == channels),
-        "layout": int(_channels_last(call.image, call.weight)),
-        "half16": int(call.image.dtype is torch.float16),
-        "dims": len(kernel),
-        "flops": positions * weights,
-        "tiles": positions * out,
-        "reduction": channels // call.groups * prod(kernel),
-        "out_group": out // call.groups,
-        "kmin": min(kernel),
-        "image_each": prod(image),
-        "waves": -(-positions // _TILE) * -(-out // _TILE),
-        "weight_waves": -(-out // _TILE) * -(-(channels // call.groups * prod(kernel)) // _TILE),
-        "product": 4 * batch * weights / max(1, _bytes(call.image) + _bytes(call.result)),
-        "ratio": prod(image) / max(1, prod(result)) * channels / out,
-    }
+    weights, positions, inside = int(call.weight.numel()), batch * prod(result), channels // call.groups
+    words = [number % step for step in (4, 8, 32, 64) for number in (channels, out)]
+    return [
+        *(batch, channels, out, min(channels, out), max(channels, out), inside, out // call.groups, call.groups),
+        *words,
+        *(prod(kernel), max(kernel), min(kernel), kernel[0], prod(call.stride), max(call.stride), call.stride[0]),
+        *(max(call.dilation), int(any(call.padding)), len(kernel), int(call.image.dtype is torch.float16)),
+        *(positions, batch * prod(image), prod(result), prod(result) % 2, prod(result) % 8, prod(image)),
+        *(image[-1], result[-1], image[0], weights, positions * weights, positions * out, inside * prod(kernel)),
+        int(_channels_last(call.image, call.weight)),
+        4 * batch * weights / max(1, _bytes(call.image) + _bytes(call.result)),
+        prod(image) / max(1, prod(result)) * channels / out,
+        *_tiling(*_product(work, call)),
+    ]
 
 
-def _copies(which: str, call: _Call) -> int:
-    """Return the bytes of copies: I, R and W of image, result and weights, with padded channels; small letters as they are."""
+def _product(work: str, call: _Call) -> Tuple[int, int, int]:
+    """Return rows, columns and the length of the sums of the matrix product that a kernel computes."""
+    batch, channels, out = int(call.image.shape[0]), int(call.image.shape[1]), int(call.result.shape[1])
+    taps = prod(int(size) for size in call.weight.shape[2:])
+    positions = batch * prod(int(size) for size in call.result.shape[2:])
+    if work == "weight_gradient":
+        return out, channels // call.groups * taps, positions
+    if work == "forward":
+        return positions, out, channels // call.groups * taps
+    return batch * prod(int(size) for size in call.image.shape[2:]), channels, out // call.groups * taps
+
+
+def _tiling(rows: int, columns: int, length: int) -> List[float]:
+    values: List[float] = [length, rows * columns]
+    for high, wide in _TILES:
+        tiles = -(-rows // high) * -(-columns // wide)
+        values += [tiles, length / max(1, tiles)]
+    return values
+
+
+def sizes(call: _Call) -> Dict[str, int]:
+    """Return the sizes that leaves add up: I, R and W are copies of image, result and weights with padded channels, small letters
+    the same as they are; p is one partial sum of the weights in float32, pb one for each image, b1 the weights for each image."""
     load = 4 if call.image.dtype.itemsize == 4 else 8
-    weight = call.weight
+    weight, batch = call.weight, int(call.image.shape[0])
     padded = _up(int(weight.shape[0]), load) * _up(int(weight.shape[1]), load if call.groups == 1 else 1)
-    sizes = {
-        "0": 0,
+    partial_sum = int(weight.numel()) * 4
+    return {
         "I": _padded(call.image, load),
         "R": _padded(call.result, load),
-        "W": padded * prod(weight.shape[2:]) * int(weight.dtype.itemsize),
+        "W": padded * prod(int(size) for size in weight.shape[2:]) * int(weight.dtype.itemsize),
         "i": _bytes(call.image),
         "r": _bytes(call.result),
         "w": _bytes(weight),
+        "p": partial_sum,
+        "pb": batch * partial_sum,
+        "b1": batch * _bytes(weight),
     }
-    return sum(sizes[letter] for letter in which)
 
 
-def _extra(which: str, call: _Call) -> int:
-    """Return further bytes: a number of MiB, or p and a number of partial sums in float32, pb and b1 one for each image."""
-    partial_sum, batch = int(call.weight.numel()) * 4, int(call.image.shape[0])
-    if which == "pb":
-        return batch * partial_sum
-    if which == "b1":
-        return batch * _bytes(call.weight)
-    return int(which[1:]) * partial_sum if which.startswith("p") else int(which) * MIB
+def leaf_bytes(leaf: str, known: Dict[str, int]) -> int:
+    """Return the bytes of a leaf such as IRW+p4: copies, and a number of MiB or of partial sums."""
+    copies, _, extra = leaf.partition("+")
+    copied = sum(known[letter] for letter in copies if letter != "0")
+    if extra in known:
+        return copied + known[extra]
+    return copied + (int(extra[1:]) * known["p"] if extra.startswith("p") else int(extra) * MIB)
+
+
+def _layout(*tensors: Any) -> Any:
+    return _CHANNELS_LAST[tensors[0].dim()] if _channels_last(*tensors) else torch.contiguous_format
+
+
+def _copy(tensor: Any, layout: Any) -> int:
+    """Bytes of the copy that is made of a tensor of another layout."""
+    return 0 if tensor.is_contiguous(memory_format=layout) else _bytes(tensor)
 
 
 def _channels_last(*tensors: Any) -> bool:

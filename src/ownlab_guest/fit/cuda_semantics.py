@@ -8,7 +8,7 @@ import contextlib
 import importlib
 import sys
 import warnings
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 from torch.utils._pytree import tree_map
@@ -134,12 +134,38 @@ def _hide_fake_tensors() -> Iterator[None]:
 def operations(card: Card) -> Instead:
     """Return replacements for operations that differ on that card."""
     attention = Attention(card)
+    fused_norm = getattr(aten, "_fused_rms_norm", None)  # since torch 2.9
     return {
         **common_operations(),
+        **({} if fused_norm is None else {fused_norm.default: _FusedRmsNorm.call}),
         aten.scaled_dot_product_attention.default: attention,
         aten._native_multi_head_attention.default: multi_head_attention,
         aten._transformer_encoder_layer_fwd.default: transformer_encoder_layer,
     }
+
+
+class _FusedRmsNorm(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
+    """RMSNorm of CUDA, which is one kernel and keeps its input (rms_norm in ATen/native/layer_norm.cpp)."""
+
+    @staticmethod
+    def call(inputs: Any, shape: Sequence[int], weight: Any = None, eps: Optional[float] = None) -> Tuple[Any, Any]:
+        """Replaces aten._fused_rms_norm."""
+        result: Tuple[Any, Any] = _FusedRmsNorm.apply(inputs, len(shape), weight)
+        return result
+
+    @staticmethod
+    def forward(context: Any, inputs: Any, dimensions: int, weight: Any) -> Tuple[Any, Any]:
+        inputs = inputs.contiguous()
+        roots = inputs.new_empty((*inputs.shape[: inputs.dim() - dimensions], *[1] * dimensions), dtype=torch.float32)
+        context.save_for_backward(inputs, weight, roots)
+        context.mark_non_differentiable(roots)
+        return torch.empty_like(inputs), roots
+
+    @staticmethod
+    def backward(context: Any, gradient: Any, _: Any) -> Tuple[Any, ...]:
+        inputs, weight, _ = context.saved_tensors
+        gradient = gradient.contiguous()
+        return torch.empty_like(inputs), None, None if weight is None else torch.empty_like(weight)
 
 
 def common_operations() -> Instead:

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ownlab_guest.fit import flop_count, workspaces
+from ownlab_guest.fit.convolution_workspaces import Estimate
 from ownlab_guest.fit.request import Request
 from ownlab_guest.fit.tensor_values import READS_A_VALUE, Guesses, KnownValues, fix_random_scalar
 
@@ -35,13 +36,16 @@ class EventStream:
         self._tags: Dict[Tag, int] = {}
         self._table: List[Tag] = []
         self._allocated_at: Dict[int, int] = {}  # name -> index of its event; only of storages that exist
+        self._likely: Dict[int, Tuple[int, ...]] = {}  # name -> other sizes that it may have
         self._next = 0
 
     def allocate(self, size: int, tag: Tag) -> int:
         """Record an allocation; return its name."""
         name, self._next = self._next, self._next + 1
         self._allocated_at[name] = len(self.names)
-        self._append(name, size, self._index(tag))
+        self._append(name, int(size), self._index(tag))
+        if isinstance(size, Estimate) and any(size.likely):
+            self._likely[name] = size.likely
         return name
 
     def free(self, name: int) -> None:
@@ -74,6 +78,7 @@ class EventStream:
         return {
             "events": {"name": self.names, "bytes": self.bytes, "tag": self.tags},
             "tags": [tag._asdict() for tag in self._table],
+            "uncertain": {"name": list(self._likely), "bytes": list(self._likely.values())},
         }
 
     def _append(self, name: int, size: int, tag: int) -> None:
@@ -209,7 +214,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
     def add_workspaces(self, sizes: Tuple[int, ...], operation: str) -> None:
         """The same for several at once."""
         tag = self._tag(operation)._replace(kind="workspace")
-        names = [self.stream.allocate(size, tag) for size in sizes if size > 0]
+        names = [self.stream.allocate(size, tag) for size in sizes if size > 0 or any(getattr(size, "likely", ()))]
         for name in reversed(names):
             self.stream.free(name)
 
@@ -281,8 +286,9 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         """Record the results of an operation, and its workspaces."""
         tag = self._tag(operation)
         sizes = workspaces.workspace_bytes(operation, args, out, self.card)
+        larger = workspaces.result_bytes(operation, args)
         for index, tensor in enumerate(results):
-            new = self._record(tensor.untyped_storage(), tag)
+            new = self._record(tensor.untyped_storage(), tag, larger)
             if index < len(sizes) - 1:
                 self.add_workspaces(sizes[index], operation)
             if new is not None and operation == "aten.add" and self._is_gradient_sum(args[0]):
@@ -329,12 +335,12 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
 
     # -- storages
 
-    def _record(self, storage: Any, tag: Tag) -> Optional[int]:
-        """Record a new storage and return its name; None if it is known."""
+    def _record(self, storage: Any, tag: Tag, size: Optional[int] = None) -> Optional[int]:
+        """Record a new storage and return its name; None if it is known. `size`: its bytes on a card, if they differ."""
         key = id(storage)
         if key in self._names:
             return None
-        name = self._names[key] = self.stream.allocate(storage.nbytes(), tag)
+        name = self._names[key] = self.stream.allocate(storage.nbytes() if size is None else size, tag)
         self._watched[key] = weakref.ref(storage, lambda _: self._record_free(key))
         if self._phase == "backward":
             self._made_by[key] = _node()

@@ -13,7 +13,7 @@ import torch
 from ownlab_guest.fit.errors import FitError, error_from, is_fatal
 from ownlab_guest.fit.request import Request
 from ownlab_guest.fit.training_step import Built, default_loss
-from ownlab_guest.text import template, text
+from ownlab_guest.text import listing, template, text
 
 
 def build(request: Request) -> Built:
@@ -70,7 +70,10 @@ def find_function(target: str) -> Tuple[Callable[..., Any], Optional[str]]:
         raise FitError(
             "no-function",
             text(
-                "{place} has no function {name}; it has {functions}", place=place, name=name, functions=", ".join(there)
+                "{place} has no function {name}; it has {functions}",
+                place=place,
+                name=name,
+                functions=listing(there, "{items}, {last}"),
             ),
             file,
         )

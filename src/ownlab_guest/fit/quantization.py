@@ -12,7 +12,7 @@ import torch
 
 from ownlab_guest.fit.errors import FitError
 from ownlab_guest.fit.request import Request
-from ownlab_guest.text import text
+from ownlab_guest.text import listing, text
 
 # The defaults of each format's library; `double`: scales of nf4 and fp4 are themselves stored in 8 bits.
 FORMATS: Dict[str, Dict[str, int]] = {
@@ -48,7 +48,11 @@ def parse_weights(given: str) -> Format:
     if name not in FORMATS:
         raise FitError(
             "no-format",
-            text("Unknown format of weights {name}; known are {formats}", name=repr(name), formats=", ".join(FORMATS)),
+            text(
+                "Unknown format of weights {name}; known are {formats}",
+                name=repr(name),
+                formats=listing(FORMATS, "{items}, {last}"),
+            ),
         )
     arguments = dict(FORMATS[name])
     for part in filter(None, (part.strip() for part in rest.split(","))):

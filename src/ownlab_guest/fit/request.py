@@ -4,7 +4,7 @@ import json
 from typing import Any, Dict, NamedTuple, Optional
 
 from ownlab_guest.fit.errors import FitError
-from ownlab_guest.text import text
+from ownlab_guest.text import listing, text
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16")
 
@@ -59,7 +59,8 @@ def parse_request(fields: Dict[str, Any]) -> Request:
     unknown = sorted(set(fields) - set(Request._fields))
     if unknown or "target" not in fields:
         raise FitError(
-            "bad-request", text("The request has no target, or unknown fields: {fields}", fields=", ".join(unknown))
+            "bad-request",
+            text("The request has no target, or unknown fields: {fields}", fields=listing(unknown, "{items}, {last}")),
         )
     request = Request(**{**fields, "card": Card(**(fields.get("card") or {}))})
     if request.precision not in PRECISIONS:
@@ -68,7 +69,7 @@ def parse_request(fields: Dict[str, Any]) -> Request:
             text(
                 "Unknown precision {precision}; known are {precisions}",
                 precision=request.precision,
-                precisions=", ".join(PRECISIONS),
+                precisions=listing(PRECISIONS, "{items}, {last}"),
             ),
         )
     return request

@@ -73,6 +73,7 @@ def trace_step(
         trace.guesses = tensor_values.Guesses(patience=1000, whole=guess)
         if not data:
             instead.update(recurrent_layers.operations(trace))
+        kept = _forget_batch_counts(built.model)  # until the trace has ended
         _hold_weights(trace, built.model)
         for given, tensor in zip(_tensors(built.inputs), _tensors(inputs)):
             trace.add_input(given, tensor)
@@ -84,6 +85,7 @@ def trace_step(
             if is_fatal(exc) or isinstance(exc, FitError):
                 raise
             raise error_from(exc, "step-raised", template("the step raised {error}"), built.file) from exc
+    del kept
     return {
         "parameters": dispatch_trace.count_parameters(built.model),
         "flops": trace.flops,
@@ -219,6 +221,23 @@ def _converted(tensor: Any, held: Any, request: Request) -> Any:
     # After copy.deepcopy(), views of a tensor without data are no views of it any more.
     whole = tensor.untyped_storage()._cdata == held.untyped_storage()._cdata
     return None if whole else torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+
+
+def _forget_batch_counts(model: Any) -> List[Any]:
+    """Take the numbers away that counts of batches in norms keep beside their tensors without data, and return them.
+
+    torch would add to them in place. With torch 2.13 that ended in a crash of the process for some models, and also if they were
+    released before the step.
+    """
+    from torch.nn.modules.batchnorm import _NormBase
+
+    kept = []
+    for module in model.modules():
+        count: Any = getattr(module, "num_batches_tracked", None) if isinstance(module, _NormBase) else None
+        if getattr(count, "constant", None) is not None:
+            kept.append(count.constant)
+            count.constant = None
+    return kept
 
 
 def _hold_weights(trace: Any, model: Any) -> None:

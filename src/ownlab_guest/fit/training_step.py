@@ -8,7 +8,7 @@ import torch
 
 from ownlab_guest.fit.errors import FitError
 from ownlab_guest.fit.request import Request
-from ownlab_guest.text import template, text
+from ownlab_guest.text import listing, template, text
 
 WRAPPERS = {"DataParallel": "module", "DistributedDataParallel": "module", "OptimizedModule": "_orig_mod"}
 Tree = Any  # tensors in dicts, lists and tuples
@@ -106,7 +106,7 @@ def make_optimizer(model: Any, request: Request) -> Any:
         near = difflib.get_close_matches(optimizer, kinds, n=1)
         if near:
             message = template("Unknown optimizer {optimizer}. Did you mean {near}? Known are {optimizers}")
-        names = ", ".join(sorted(kinds))
+        names = listing(sorted(kinds), "{items}, {last}")
         raise FitError("no-optimizer", message.fill(optimizer=optimizer, optimizers=names, near="".join(near)))
     if request.fused:
         arguments["fused"] = True

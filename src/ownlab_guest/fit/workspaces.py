@@ -4,15 +4,18 @@ Each rule names its source. "H200": fitted to measurements with torch 2.11 and c
 """
 
 from math import prod
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ownlab_guest.fit.convolution_workspaces import backward_workspaces, forward_workspace
+import torch
+
+from ownlab_guest.fit.convolution_workspaces import backward_workspaces, forward_workspaces
 from ownlab_guest.fit.request import Card
 
 KIB, MIB = 1024, 1024**2
 _MULTIPLIES = frozenset(
     f"aten.{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "_addmm_activation")
 )
+_LOSSES = frozenset(("aten.mse_loss", "aten.smooth_l1_loss"))
 _REDUCES = frozenset(f"aten.{name}" for name in ("sum", "mean", "amax", "amin", "linalg_vector_norm", "norm"))
 _NO_SORT = 3072  # embeddings with fewer indices do not sort (ATen/native/cuda/Embedding.cu)
 _ROWS_OF_THREAD = 10  # NROWS_PER_THREAD in EmbeddingBackwardKernel.cu
@@ -55,11 +58,29 @@ def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -
         copied = args[0].numel() * size if out.dtype is not args[0].dtype else 0
         return [(copied, reduction_workspace(args[0], over, card))]
     if operation == "aten.convolution":
-        return [(forward_workspace(args, out, card),)]
+        return [forward_workspaces(args, out, card)]
     if operation == "aten.convolution_backward":
         return backward_workspaces(args, card)
+    if operation == "aten._scaled_dot_product_efficient_attention_backward":
+        return _efficient_attention_backward(args)
+    if operation in _LOSSES and _is_reduced(args):
+        return [(_loss_bytes(args), reduction_workspace(args[0], (), card))]
     rule = _RULES.get(operation)
     return [] if rule is None else [(rule(args),)]
+
+
+def result_bytes(operation: str, args: Sequence[Any]) -> Optional[int]:
+    """Return the bytes of a result that takes more memory than its size says: a loss that is made whole and then reduced in place."""
+    return _loss_bytes(args) if operation in _LOSSES and _is_reduced(args) else None
+
+
+def _is_reduced(args: Sequence[Any]) -> bool:
+    return len(args) < 3 or args[2] != 0
+
+
+def _loss_bytes(args: Sequence[Any]) -> int:
+    """Bytes of a loss of two tensors before its reduction (ATen/native/Loss.cpp: the structured kernel makes it twice)."""
+    return int(prod(torch.broadcast_shapes(args[0].shape, args[1].shape)) * args[0].dtype.itemsize)
 
 
 def _bytes(tensor: Any) -> int:
@@ -69,6 +90,11 @@ def _bytes(tensor: Any) -> int:
 def _copy(tensor: Any) -> int:
     """Bytes of the copy that a kernel makes of an argument that is not contiguous."""
     return 0 if tensor.is_contiguous() else _bytes(tensor)
+
+
+def _image_copy(tensor: Any) -> int:
+    """The same for kernels that read images with channels last, too."""
+    return 0 if tensor.is_contiguous(memory_format=torch.channels_last) else _copy(tensor)
 
 
 def _sorted_sums(rows: int, width: int, weights: int, each: int) -> int:
@@ -83,6 +109,15 @@ def _embedding_backward(args: Sequence[Any]) -> int:
     return _copy(gradient) + _sorted_sums(rows, gradient.shape[-1], args[2], 48)
 
 
+def _index_put(args: Sequence[Any]) -> int:
+    """Values that are added where an index may come twice, as gradients of indexing are: four lists of places and a buffer of two
+    for their sort, and a copy of the values (index_put_with_sort_kernel in ATen/native/cuda/Indexing.cu; H200)."""
+    if len(args) < 4 or not args[3]:
+        return 0
+    rows = max((index.numel() for index in args[1] if index is not None), default=0)
+    return int(_copy(args[2]) + 6 * 8 * rows)
+
+
 def _bag_backward(args: Sequence[Any]) -> int:
     return _sorted_sums(args[1].numel(), args[0].shape[-1], args[6], 55)
 
@@ -90,9 +125,8 @@ def _bag_backward(args: Sequence[Any]) -> int:
 def _cudnn_attention_backward(args: Sequence[Any]) -> int:
     """Gradients of queries are summed in float32; those of shared keys and values are first made per head (H200)."""
     query, key, value = args[1], args[2], args[3]
-    rows = prod(query.shape[:-2]) * (-(-query.shape[-2] // 64) * 64)
     shared = 0 if key.shape[1] == query.shape[1] else (_bytes(key) + _bytes(value)) * query.shape[1] // key.shape[1]
-    return int(query.numel() * 4 + rows * 4 + shared)
+    return int(query.numel() * 4 + prod(query.shape[:-1]) * 4 + 256 + shared)
 
 
 def _flash_attention_backward(args: Sequence[Any]) -> int:
@@ -103,12 +137,26 @@ def _flash_attention_backward(args: Sequence[Any]) -> int:
     return int(rows * (-(-query.shape[-1] // 32) * 32) * 4 + shared)
 
 
-def _efficient_attention_backward(args: Sequence[Any]) -> int:
-    """The product of output and its gradient, and its row sums, twice (attention_backward.cu); copies of other layouts (H200)."""
+def _efficient_attention_backward(args: Sequence[Any]) -> List[Tuple[int, ...]]:
+    """Two workspaces after the three results (attention_backward.cu), beside a copy of a gradient of another layout (H200).
+
+    First the product of the output and its gradient with its row sums, twice; then, in float32, a part of the gradient of the
+    queries for each block of them.
+    """
     gradient, query = args[0], args[1]
-    rows = prod(query.shape[:-1])
-    odd = gradient.transpose(1, 2)
-    return int(query.numel() * 4 + 2 * rows * 4 + _copy(odd))
+    rows = prod(query.shape[:-1]) * 4
+    copied = _copy(gradient.transpose(1, 2))
+    return [(), (), (copied, query.numel() * 4, rows, rows), (copied, rows, _gradient_parts(query))]
+
+
+def _gradient_parts(query: Any) -> int:
+    """GradQTempStorage of kernel_backward.h: a tile and a lock for each block of queries; 16-bit kernels keep it in registers."""
+    if query.dtype.itemsize < 4:
+        return 0
+    tile = 64 if query.shape[-1] <= 64 else 128
+    tiles = -(-query.shape[-2] // tile) * -(-query.shape[-1] // tile)
+    each = tiles * (tile * tile + 4)  # numbers of four bytes
+    return int(prod(query.shape[:-2]) * -(-each // 8) * 8 * 4)
 
 
 _RULES: Dict[str, Callable[[Sequence[Any]], int]] = {
@@ -116,15 +164,20 @@ _RULES: Dict[str, Callable[[Sequence[Any]], int]] = {
     "aten._embedding_bag_backward": _bag_backward,
     "aten._scaled_dot_product_cudnn_attention_backward": _cudnn_attention_backward,
     "aten._scaled_dot_product_flash_attention_backward": _flash_attention_backward,
-    "aten._scaled_dot_product_efficient_attention_backward": _efficient_attention_backward,
+    "aten.index_put": _index_put,
+    "aten.index_put_": _index_put,
+    "aten._unsafe_index_put": _index_put,
+    "aten._safe_softmax": lambda args: int(
+        args[0].numel() + args[0].numel() // max(1, args[0].shape[-1])
+    ),  # rows of -inf
     "aten.native_layer_norm": lambda args: _copy(args[0]),
     "aten.native_layer_norm_backward": lambda args: _copy(args[0]) + _copy(args[1]),
     "aten.native_group_norm": lambda args: _copy(args[0]),
     "aten.native_group_norm_backward": lambda args: _copy(args[0]) + _copy(args[1]),
     "aten._softmax_backward_data": lambda args: _bytes(args[0]),  # gradient times output (SoftMax.cu)
     "aten.roll": lambda args: _bytes(args[0]) if len(args[1]) > 1 else 0,  # one direction after the other
-    "aten.upsample_nearest2d_backward": lambda args: _copy(args[0]),
-    "aten.upsample_bilinear2d_backward": lambda args: _copy(args[0]),
+    "aten.upsample_nearest2d_backward": lambda args: _image_copy(args[0]),
+    "aten.upsample_bilinear2d_backward": lambda args: _image_copy(args[0]),
     "aten.upsample_bicubic2d_backward": lambda args: _copy(args[0]),
 }
 

@@ -215,6 +215,10 @@ def watch_cells(shell: Any, log: int) -> None:
     shell.events.register("pre_run_cell", lambda info: flush.finish())
     shell.events.register("pre_run_cell", first)
     shell.events.register("pre_run_cell", each)
+    if is_colab():
+        from ownlab_guest.colab.file_requests import follow
+
+        follow(shell)
 
 
 def watch_end() -> None:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from ownlab_guest.shell.origins import record_origins
 from ownlab_guest.shell.stale_modules import loaded_modules, show_stale, stale_packages
-from ownlab_guest.text import lines, pack_texts, text
+from ownlab_guest.text import lines, listing, pack_texts, text
 
 __all__ = ["MESSAGE", "answer", "installed", "lacking", "restore", "watch"]
 
@@ -288,7 +288,8 @@ def restore(pip: Iterable[str] = (), apt: Iterable[str] = ()) -> Dict[str, Any]:
     done = [each for each in [*missing.pip, *missing.apt] if each not in [*left.pip, *left.apt]]
     if not failed and any(left):
         failed = text(
-            "These were installed but not found afterwards: {packages}", packages=", ".join([*left.pip, *left.apt])
+            "These were installed but not found afterwards: {packages}",
+            packages=listing([*left.pip, *left.apt], "{items}, {last}"),
         )
     return _JsonResult(installed=done, failed=failed)
 
@@ -335,11 +336,16 @@ def _pip() -> Optional[List[str]]:
 def _install_apt(names: List[str]) -> str:
     by_hand = f"sudo apt-get install {' '.join(names)}"
     if shutil.which("apt-get") is None:
-        return text("These Debian packages need apt-get, which is missing here: {packages}", packages=", ".join(names))
+        return text(
+            "These Debian packages need apt-get, which is missing here: {packages}",
+            packages=listing(names, "{items}, {last}"),
+        )
     rights = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if rights and (shutil.which("sudo") is None or subprocess.call(["sudo", "-n", "true"], stderr=subprocess.DEVNULL)):
         return text(
-            "Only root can install {packages}. Run in a terminal: {command}", packages=", ".join(names), command=by_hand
+            "Only root can install {packages}. Run in a terminal: {command}",
+            packages=listing(names, "{items}, {last}"),
+            command=by_hand,
         )
     known = _known_to_apt(names)
     code, output = _run([*rights, *_APT, *names]) if known == names else (1, "")
@@ -350,7 +356,9 @@ def _install_apt(names: List[str]) -> str:
     unknown = [each for each in names if each not in known]
     problems = [_error_line(output, "apt-get")] if code else []
     if unknown:
-        problems.append(text("apt does not know these packages: {packages}", packages=", ".join(unknown)))
+        problems.append(
+            text("apt does not know these packages: {packages}", packages=listing(unknown, "{items}, {last}"))
+        )
     return lines(problems)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Set
 
 from ownlab_guest.shell.origins import forget_origins, read_origins
 from ownlab_guest.shell.packages import _REQUIREMENT, _error_line, _normal, _pip, _run, folders
-from ownlab_guest.text import lines, text
+from ownlab_guest.text import lines, listing, text
 
 __all__ = ["answer", "removable", "remove"]
 
@@ -75,7 +75,9 @@ def remove(pip: Iterable[str] = ()) -> Dict[str, Any]:
     forget_origins(folders(), [*removed, *(each.partition("==")[0] for each in restored)])
     stuck = [name for name in names if name in left]
     if stuck and not failures:
-        failures.append(text("These packages could not be removed: {packages}", packages=", ".join(stuck)))
+        failures.append(
+            text("These packages could not be removed: {packages}", packages=listing(stuck, "{items}, {last}"))
+        )
     return {"removed": removed, "restored": restored, "failed": lines(failures)}
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterable, List, Set
 
-from ownlab_guest.text import text
+from ownlab_guest.text import listing, text
 
 __all__ = ["COLAB_MIME", "loaded_modules", "show_stale", "stale_packages"]
 
@@ -46,7 +46,7 @@ def show_stale(shell: Any, names: List[str]) -> None:
     """Show in the running cell that the runtime must be restarted. The page offers to do it."""
     message = text(
         "This runtime still uses the old version of: {packages}. Restart it to use the installed version.",
-        packages=", ".join(names),
+        packages=listing(names, "{items}, {last}"),
     )
     warning = {"pip_warning": {"packages": names}, "id": shell.kernel.session.session}
     shell.display_pub.publish({"text/plain": str(message), COLAB_MIME: warning}, {})

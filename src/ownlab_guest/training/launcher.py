@@ -56,6 +56,10 @@ def run_ranks(folder: str, ranks: int, script: List[str], place: Nodes) -> int:
         return NO_TORCH
     # torchrun sets 1 and warns about it: then all but one core per rank would have nothing to do.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // ranks)))
+    if place.nodes > 1:
+        from ownlab_guest.training.node_network import choose_interface
+
+        choose_interface(os.environ, place.address.rpartition(":")[0], place.node == 0)  # type: ignore[arg-type]
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

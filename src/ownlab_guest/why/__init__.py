@@ -9,6 +9,9 @@
   saving, `library_hooks` logging and garbage collection, `parallel_hooks` DataParallel and DistributedDataParallel.
 - `stack_sampler` looks at the stack of the training thread every few milliseconds, for the time that no hook explains.
 - `user_frames` finds the line of the user's own code behind a call, `system_counters` reads /proc.
+- `trial_session` applies changes to the script from outside (`trial_changes`) for `ownlab why --try`, and records losses and the order of
+  samples (`trial_record`), files written and addresses (`side_effects`); `isolated_run` runs a command where nothing of it stays
+  (`throw_away_root`).
 
 Everything here must fail silently: an error in a hook ends the measurement, never the script (`session.guarded`).
 """

@@ -66,6 +66,11 @@ class LoaderHooks:
         self.loaders, self.last, self._meter, self._log = [], None, None, None
         self._by_loader = weakref.WeakKeyDictionary()
 
+    def will_start_workers(self) -> bool:
+        """Whether a DataLoader has workers that are started again at each epoch, or were not started yet."""
+        with_workers = [info for info in self.loaders if info.settings["num_workers"]]
+        return any(not info.settings["persistent_workers"] or not info.pids for info in with_workers)
+
     def backward_began(self) -> None:
         """The last batch was one to train on."""
         if self.last is not None:

@@ -12,6 +12,7 @@ import time
 from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ownlab_guest.why.gpu_clock import GpuClock
 from ownlab_guest.why.user_frames import Place, user_place
 
 __all__ = ["PHASES", "Recorder"]
@@ -31,10 +32,13 @@ PHASES = (
     "copy",
     "gc",
     "cache",
+    "graph",
 )
 FORWARD, UPDATE, BETWEEN, VALIDATION, DATA, WORKERS, BACKWARD, OPTIMIZER = range(8)
 # During validation these count as validation; saving and garbage collection are reported wherever they happen.
 _PART_OF_VALIDATION = frozenset(PHASES.index(name) for name in ("data", "workers", "log", "sync", "copy"))
+# Phases within others that may come hundreds of times in a step.
+NESTED = frozenset(PHASES.index(name) for name in ("log", "sync", "copy", "gc"))
 # Spans that are kept for the picture of a typical step: the last ones, as (begin, end, phase).
 _SPANS_KEPT = 4000
 
@@ -55,12 +59,15 @@ class Recorder:
         self.calls: Dict[Call, List[int]] = {}  # -> count, nanoseconds, the step of the first and of the last call
         self.spans: List[Tuple[int, int, int]] = []
         self.on_step: Callable[[], None] = lambda: None
+        self.clock: Optional[GpuClock] = None
+        self.clock_problem = ""
         self._stack: List[int] = []
         self._sums = [0] * len(PHASES)
         self._step_began = self.began
         self._cpu = time.process_time_ns()
         self._backwards = self._batches = 0
         self._boundary: Optional[int] = None
+        self._graph: Optional[int] = None
         self._validation_before = 0
         self._validation_has_data = False
 
@@ -73,12 +80,16 @@ class Recorder:
         self._account()
         self._stack.append(self.current)
         self.current = VALIDATION if self.validating and phase in _PART_OF_VALIDATION else phase
+        if self.clock is not None:
+            self._mark()
 
     def leave(self) -> None:
         """Return to the phase around the current one."""
         self._account()
         if self._stack:
             self.current = self._stack.pop()
+        if self.clock is not None:
+            self._mark()
 
     def set_base(self, phase: int) -> None:
         """Say what the thread does outside of any hook from now on."""
@@ -87,6 +98,26 @@ class Recorder:
             self._stack[0] = phase
         else:
             self.current = phase
+            if self.clock is not None:
+                self._mark()
+
+    def _mark(self) -> None:
+        """Let the GPU's clock note that the phase has changed."""
+        try:
+            assert self.clock is not None
+            self.clock.mark(self.current, self._last)
+        except Exception as exc:  # a CUDA error: the script will meet it itself
+            self.clock, self.clock_problem = None, repr(exc)
+
+    @property
+    def now(self) -> int:
+        """When the phase last changed."""
+        return self._last
+
+    def restart_step(self) -> None:
+        """Something of ours has taken time between two steps: it belongs to neither."""
+        self._last = self._step_began = time.perf_counter_ns()
+        self._cpu = time.process_time_ns()
 
     def _account(self) -> None:
         now = time.perf_counter_ns()
@@ -143,6 +174,12 @@ class Recorder:
             self._boundary = optimizer
         if optimizer == self._boundary:
             self._end_step()
+
+    def end_graph(self, graph: int) -> None:
+        """A CUDA graph with a step of the optimizer in it was replayed: it ends the step from now on."""
+        if self._graph is None:
+            self._graph = self._boundary = graph
+        self.end_optimizer(graph)
 
     def _end_step(self) -> None:
         self._stack.clear()  # a hook that an exception has skipped must not shift all that follows

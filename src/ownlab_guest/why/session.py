@@ -5,14 +5,16 @@ registers hooks; only one that takes a step of an optimizer, uses a DataLoader, 
 """
 
 import atexit
+import importlib
 import json
 import os
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from ownlab_guest.atomic_files import replace_file
+from ownlab_guest.why.gpu_measurement import GpuMeasurement
 from ownlab_guest.why.library_hooks import LibraryHooks
 from ownlab_guest.why.loader_hooks import LoaderHooks
 from ownlab_guest.why.parallel_hooks import ParallelHooks
@@ -48,6 +50,9 @@ class Session:
         self._first: Dict[str, Any] = {}
         self._last: Dict[str, Any] = {}
         self._ddp: Optional[Dict[str, Any]] = None
+        self.describe_trial: Optional[Callable[[bool], Dict[str, Any]]] = None  # of a trial, also what it adds
+        self.gpu = GpuMeasurement(self.recorder, folder, self.problems)
+        self.gpu.will_fork = self.loaders.will_start_workers
         self._pid = os.getpid()
         self._writing = threading.Lock()
         self._final = False
@@ -57,6 +62,7 @@ class Session:
         """Register every hook."""
         hooks: Dict[str, Hook] = {
             "torch": self.training.patch_torch,
+            "torch.autograd.profiler": lambda module: self.training.patch_profiler(module, self._profiler_made),
             "torch.optim.optimizer": self.training.patch_optimizer,
             "torch.nn.parallel.data_parallel": self.parallel.patch_data_parallel,
             "torch.nn.parallel.distributed": self.parallel.patch_ddp,
@@ -83,11 +89,14 @@ class Session:
         return run
 
     def _ended(self) -> None:
+        if self._pid == os.getpid():
+            self.gpu.finish()
         self.write("exit")
         self.recorder.active = False  # the interpreter is being taken apart
 
     def _forked(self) -> None:
         """A fork has its own evidence; the thread of the sampler is not in it."""
+        self.gpu.keep_forever()
         if not self._over:
             self._begin_anew(self.recorder.most_steps)
 
@@ -99,6 +108,8 @@ class Session:
         self.parallel.forget()
         self.sampler, self._used, self._pid = None, False, os.getpid()
         self.problems, self._first, self._last, self._ddp = [], {}, {}, None
+        windows, self.gpu = self.gpu.windows, GpuMeasurement(self.recorder, self.folder, self.problems)
+        self.gpu.windows, self.gpu.will_fork = windows, self.loaders.will_start_workers
         self._writing, self._final = threading.Lock(), False  # another thread may have held it
 
     def restart(self, folder: str, steps: int) -> None:
@@ -128,11 +139,15 @@ class Session:
         if process is not None and util is not None and process.parent_process() is not None:
             util.Finalize(None, self._ended, exitpriority=10)  # such a process ends without `atexit`
 
+    def _profiler_made(self) -> None:
+        self.gpu.profiler_made()
+
     def _phase(self) -> Optional[str]:
         return PHASES[self.recorder.current] if self.recorder.active else None
 
     def _stepped(self) -> None:
         count = len(self.recorder.steps)
+        self.gpu.step_ended(self.training.device, self.training.parameters)
         if count in _DDP_STEPS:
             self._ddp = self.parallel.read_ddp()
         if not self.recorder.active:
@@ -189,6 +204,8 @@ class Session:
             "data_parallel": self.parallel.data_parallel,
             "ddp": self._ddp if self._ddp is not None else self.parallel.ddp,
             "counters": [self._first or read_counters(None), self._last or read_counters(self._queue)],
+            "trial": None if self.describe_trial is None else self.describe_trial(ended != "running"),
+            "gpu": self.gpu.document(),
             "problems": self.problems,
         }
 
@@ -218,4 +235,8 @@ def start() -> None:
     with open(os.path.join(os.environ["OWNLAB_WHY"], "python-%d" % os.getpid()), "w", encoding="ascii"):
         pass
     steps = os.environ.get("OWNLAB_WHY_STEPS", "")
-    Session(os.environ["OWNLAB_WHY"], int(steps) if steps.isdigit() else 200).install()
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler writes to stderr when it starts and stops
+    session = Session(os.environ["OWNLAB_WHY"], int(steps) if steps.isdigit() else 200)
+    session.install()
+    if "OWNLAB_WHY_TRIAL" in os.environ:
+        importlib.import_module("ownlab_guest.why.trial_session").start_trial(session)

@@ -3,15 +3,17 @@
 import functools
 import sys
 import time
+import weakref
 from types import ModuleType
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 from ownlab_guest.why.loader_hooks import LoaderHooks
 from ownlab_guest.why.recorder import BACKWARD, OPTIMIZER, PHASES, Recorder
+from ownlab_guest.why.user_frames import Place, user_place
 
 __all__ = ["TrainingHooks"]
 
-SAVE, SYNC, COPY, CACHE = (PHASES.index(name) for name in ("save", "sync", "copy", "cache"))
+SAVE, SYNC, COPY, CACHE, GRAPH = (PHASES.index(name) for name in ("save", "sync", "copy", "cache", "graph"))
 # They wait until the GPU has computed the value.
 _SYNCHRONISING = ("item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__float__", "__int__", "__repr__")
 
@@ -23,11 +25,21 @@ class TrainingHooks:
         self._recorder, self._loaders, self._on_use = recorder, loaders, on_use
         self.optimizers: List[Any] = []  # what is known of each optimizer that stepped
         self._seen: List[int] = []
+        self._optimizer: Any = None
+        self._made: "weakref.WeakKeyDictionary[Any, Optional[Place]]" = weakref.WeakKeyDictionary()
+        self._capturing: Any = None  # the CUDA graph into which work is captured now
+        self._step_graphs: List[int] = []  # those that contain a step of the optimizer
         self.device = "cpu"
 
     def forget(self) -> None:
         """Begin anew in a forked process."""
-        self.optimizers, self._seen = [], []
+        self.optimizers, self._seen, self._optimizer = [], [], None
+        self._capturing, self._step_graphs = None, []
+
+    def parameters(self) -> List[Any]:
+        """The parameters of the first optimizer that has stepped."""
+        groups = [] if self._optimizer is None else self._optimizer().param_groups
+        return [parameter for group in groups for parameter in group["params"]]
 
     def patch_torch(self, torch: Any) -> None:
         """Patch `torch` after it was imported."""
@@ -42,11 +54,36 @@ class TrainingHooks:
             self._patch_sync(torch.Tensor, name)
         for name in ("to", "cuda"):
             self._patch_copy(torch.Tensor, name)
+        graph = getattr(torch.cuda, "CUDAGraph", None)
+        if graph is not None and hasattr(graph, "capture_begin"):
+            self._patch_graph(graph)
+
+    def patch_profiler(self, profiler: Any, made: Callable[[], None]) -> None:
+        """Call `made` whenever a profiler of torch is made."""
+        init = profiler.profile.__init__
+
+        @functools.wraps(init)
+        def noticed(self: Any, *arguments: Any, **options: Any) -> None:
+            made()
+            init(self, *arguments, **options)
+
+        profiler.profile.__init__ = noticed
 
     def patch_optimizer(self, module: ModuleType) -> None:
         """Register with torch.optim.optimizer."""
+        self._patch_optimizer_init(module.Optimizer)
         module.register_optimizer_step_pre_hook(self._optimizer_begins)
         module.register_optimizer_step_post_hook(self._optimizer_ended)
+
+    def _patch_optimizer_init(self, kind: Any) -> None:
+        init, made = kind.__init__, self._made
+
+        @functools.wraps(init)
+        def remember(self: Any, *arguments: Any, **options: Any) -> None:
+            init(self, *arguments, **options)
+            made[self] = user_place(sys._getframe(1))
+
+        kind.__init__ = remember
 
     def _patch_backward(self, autograd: Any) -> None:
         backward, recorder, loaders = autograd.backward, self._recorder, self._loaders
@@ -68,9 +105,32 @@ class TrainingHooks:
 
         autograd.backward = measured
 
-    def _optimizer_begins(self, optimizer: Any, *rest: Any) -> None:
-        if self._recorder.is_here():
-            self._recorder.enter(OPTIMIZER)
+    def _optimizer_begins(self, optimizer: Any, arguments: Any = (), options: Any = None) -> Any:
+        if not self._recorder.is_here():
+            return None
+        self._recorder.enter(OPTIMIZER)
+        return self._with_closure(arguments, options or {})
+
+    def _with_closure(self, arguments: Any, options: Any) -> Any:
+        """Forward and backward that the optimizer is given to call (Lightning does so) are no part of it."""
+        closure = options.get("closure", arguments[1] if len(arguments) > 1 else None)
+        if not callable(closure):
+            return None
+        recorder = self._recorder
+
+        @functools.wraps(closure)
+        def outside(*given: Any, **more: Any) -> Any:
+            if not recorder.is_here():
+                return closure(*given, **more)
+            recorder.leave()
+            try:
+                return closure(*given, **more)
+            finally:
+                recorder.enter(OPTIMIZER)
+
+        if "closure" in options:
+            return arguments, {**options, "closure": outside}
+        return (arguments[0], outside, *arguments[2:]), options
 
     def _optimizer_ended(self, optimizer: Any, *rest: Any) -> None:
         if not self._recorder.is_here():
@@ -78,13 +138,20 @@ class TrainingHooks:
         if id(optimizer) not in self._seen:
             self._seen.append(id(optimizer))
             self._describe(optimizer)
+        if self._capturing is not None:  # the work is noted down, not done: it is done when the graph is replayed
+            self._recorder.leave()
+            self._step_graphs.append(id(self._capturing))
+            return
         self._recorder.end_optimizer(id(optimizer))
 
     def _describe(self, optimizer: Any) -> None:
+        if self._optimizer is None:
+            self._optimizer = weakref.ref(optimizer)
         groups = optimizer.param_groups
         parameters = [parameter for group in groups for parameter in group["params"]]
         devices = {parameter.device.type for parameter in parameters}
         self.device = next(iter(devices - {"cpu"}), "cpu")
+        place = self._made.get(optimizer)
         self.optimizers.append(
             {
                 "name": type(optimizer).__name__,
@@ -93,8 +160,38 @@ class TrainingHooks:
                 "tensors": len(parameters),
                 "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
                 "device": self.device,
+                "where": place._asdict() if place is not None else None,
             }
         )
+
+    def _patch_graph(self, graph: Any) -> None:
+        """A CUDA graph that contains a step of the optimizer makes a step each time it is replayed."""
+        begin, end, replay, hooks, recorder = (
+            graph.capture_begin, graph.capture_end, graph.replay, self, self._recorder,
+        )  # fmt: skip
+
+        @functools.wraps(begin)
+        def capture_begin(self: Any, *arguments: Any, **options: Any) -> Any:
+            hooks._capturing = self
+            return begin(self, *arguments, **options)
+
+        @functools.wraps(end)
+        def capture_end(self: Any, *arguments: Any, **options: Any) -> Any:
+            hooks._capturing = None
+            return end(self, *arguments, **options)
+
+        @functools.wraps(replay)
+        def replayed(self: Any, *arguments: Any, **options: Any) -> Any:
+            if id(self) not in hooks._step_graphs or not recorder.is_here():
+                return replay(self, *arguments, **options)
+            hooks._on_use()
+            recorder.enter(GRAPH)
+            try:
+                return replay(self, *arguments, **options)
+            finally:
+                recorder.end_graph(id(self))
+
+        graph.capture_begin, graph.capture_end, graph.replay = capture_begin, capture_end, replayed
 
     def _patch_evaluation(self, kind: Any) -> None:
         evaluate, train, recorder = kind.eval, kind.train, self._recorder

@@ -4,7 +4,7 @@ import contextlib
 import os
 import site
 import sysconfig
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Dict, NamedTuple, Optional, Tuple
 
 __all__ = ["Place", "full_name", "is_user_file", "library_of", "place_of", "user_place"]
@@ -31,6 +31,9 @@ def _library_folders() -> Tuple[str, ...]:
 
 _FOLDERS = _library_folders()
 _known: Dict[str, bool] = {}
+# A loop calls from few lines, thousands of times.
+_places: Dict[Tuple[CodeType, Optional[int]], Place] = {}
+_MOST_PLACES = 5000
 
 
 # Cells of IPython have such names; those of ipykernel are files in the temporary folder, which do not exist.
@@ -67,8 +70,14 @@ def user_place(frame: Optional[FrameType]) -> Optional[Place]:
 def place_of(frame: FrameType) -> Place:
     """The line that a frame executes."""
     code = frame.f_code
-    name = getattr(code, "co_qualname", code.co_name)
-    return Place(full_name(code.co_filename), frame.f_lineno or code.co_firstlineno, name)
+    key = (code, frame.f_lineno)
+    place = _places.get(key)
+    if place is None:
+        name = getattr(code, "co_qualname", code.co_name)
+        place = Place(full_name(code.co_filename), frame.f_lineno or code.co_firstlineno, name)
+        if len(_places) < _MOST_PLACES:
+            _places[key] = place
+    return place
 
 
 def library_of(file: str) -> str:

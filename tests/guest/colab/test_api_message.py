@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.guest.colab.kernel_process import PYTHON, SECONDS, started
 from tests.guest.colab.page import Page, open_page
 
 ASK = "from google.colab import _message\n"
@@ -159,3 +161,18 @@ def test_importing_google_colab_loads_nothing_heavy(tmp_path: Path) -> None:
         loaded = json.loads(page.result(code))
     assert "google.colab" in loaded
     assert not {"google.colab.output", "google.colab.data_table", "google.colab.widgets"} & set(loaded)
+
+
+def test_an_interrupted_question_shows_the_notebooks_own_lines(tmp_path: Path) -> None:
+    code = "import getpass\ndef name():\n    return {}\nname()"
+    with started(tmp_path, {}, PYTHON) as (manager, client):
+        for question in ("input('Name? ')", "getpass.getpass('Name? ')"):
+            client.execute(code.format(question), allow_stdin=True, stop_on_error=False)
+            assert client.get_stdin_msg(timeout=SECONDS)["content"]["prompt"] == "Name? "
+            manager.interrupt_kernel()
+            while (message := client.get_iopub_msg(timeout=SECONDS))["msg_type"] != "error":
+                pass
+            shown = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(message["content"]["traceback"]))
+            assert message["content"]["ename"] == "KeyboardInterrupt"
+            assert f"return {question}" in shown
+            assert ".py" not in shown

@@ -1,4 +1,4 @@
-"""Packing that is killed at any moment continues, and the shards are the same as if nothing had happened."""
+"""Packing that is killed at any moment continues, and the shards are the same as if nothing had happened; its memory is bounded."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.guest.data.samples import contents, digest_of, make_folder, pack_all, tar_of
+from tests.guest.data.samples import contents, digest_of, make_folder, pack_all, tar_of, write_files
 
 from ownlab.instruments.data.archives.member_stream import stream_request
+from ownlab_guest.data.sealed_json import unseal
 
 LAUNCH = Path(__file__).parents[3] / "src" / "ownlab_guest" / "launch.py"
 # Attempts, each killed up to three times. More by hand: OWNLAB_KILLS=140 are some 200 kills for each kind of source.
@@ -87,7 +88,7 @@ def test_a_finished_shard_is_not_written_again(tmp_path: Path, until: object) ->
     child.kill()
     child.communicate()
     finished = (
-        [json.loads(line)["shard"]["name"] for line in journal.read_bytes().split(b"\n")[:-1]]
+        [unseal(line, str(journal))["shard"]["name"] for line in journal.read_bytes().split(b"\n")[:-1]]
         if journal.exists()
         else []
     )
@@ -141,3 +142,26 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert result["event"] == "error"
     assert b"Traceback" not in ran.stderr
     assert pack_all(tmp_path / "in", tmp_path / "out", shard_bytes=10_000_000)["samples"] == 300
+
+
+def test_memory_is_bounded_where_files_are_large(tmp_path: Path) -> None:
+    """Sizes are not known before files are read: small ones come first here, then large ones."""
+    write_files(tmp_path / "in", {f"a/{number:03d}.bin": bytes([1 + number % 255]) for number in range(400)})
+    (tmp_path / "in" / "b").mkdir()
+    for number in range(24):
+        with open(tmp_path / "in" / "b" / f"{number}.bin", "wb") as file:
+            file.truncate(20 << 20)
+    code = "\n".join(
+        (
+            "import json, sys",
+            "from ownlab_guest.data.pack import stream",
+            "*_, result = stream([json.dumps({'path': sys.argv[1], 'out': sys.argv[2], 'shuffle': False})])",
+            # Not ru_maxrss, which counts what the process was before exec: a copy of this one.
+            "print(result['samples'], next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))",
+        )
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "in"), str(tmp_path / "out")]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    samples, memory = map(int, ran.stdout.split())
+    assert samples == 424
+    assert memory < 220 << 10  # KiB; all large files together have 480 MiB

@@ -23,7 +23,7 @@ from tests.guest.data.samples import (
     write_files,
 )
 
-from ownlab_guest.data import manifest
+from ownlab_guest.data import manifest, spool
 from ownlab_guest.data.dataset import open_dataset
 from ownlab_guest.data.errors import DataError
 from ownlab_guest.data.sources import find_source
@@ -288,3 +288,35 @@ def test_names_in_any_encoding(tmp_path: Path) -> None:
     }
     assert len(found) == 4
     assert all(name.isascii() and "/" not in name for name in tar_contents(tmp_path / "out"))
+
+
+def test_a_large_listing_gives_the_same_bytes_as_one_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_folder(tmp_path / "in", 300)
+    pack_all(tmp_path / "in", tmp_path / "memory")
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", 5000)
+    pack_all(tmp_path / "in", tmp_path / "disk")
+    assert digest_of(tmp_path / "disk") == digest_of(tmp_path / "memory")
+
+
+def test_a_disk_that_takes_a_part_of_what_is_written_gets_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_folder(tmp_path / "in", 40)
+    pack_all(tmp_path / "in", tmp_path / "whole")
+    writev = os.writev
+    monkeypatch.setattr(
+        os, "writev", lambda file, parts: writev(file, [memoryview(parts[0])[: 1 + len(parts[0]) // 2]])
+    )
+    pack_all(tmp_path / "in", tmp_path / "bit by bit")
+    assert digest_of(tmp_path / "bit by bit") == digest_of(tmp_path / "whole")
+
+
+def test_a_folder_deeper_down_is_named(tmp_path: Path) -> None:
+    write_files(tmp_path / "in", {"pets/train/cats/a.jpg": b"a", "pets/val/cats/b.jpg": b"b"})
+    archive = tmp_path / "pets.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("pets/train/cats/a.jpg", b"a")
+    for source in (tmp_path / "in", archive):
+        with pytest.raises(DataError) as raised:
+            pack_all(source, tmp_path / "out", only="train")
+        assert "--only pets/train" in raised.value.hint

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch  # noqa: TID251  # the interpreter that reads this has it
 
 sys.path.insert(0, str(Path(sys.argv[1]).parents[1]))
-from ownlab_guest.fit.convolution_workspaces import backward_workspaces, forward_workspace
+from ownlab_guest.fit.convolution_workspaces import backward_workspaces, forward_workspaces
 from ownlab_guest.fit.request import Card
 
 DTYPES = {"f": torch.float32, "b": torch.bfloat16, "h": torch.float16}
@@ -36,7 +36,7 @@ for row in json.loads(gzip.decompress(Path(sys.argv[2]).read_bytes()))["rows"]:
     y = torch.ops.aten.convolution(x, weight, None, *how)
     y = y.contiguous(memory_format=torch.channels_last if y.dim() == 4 else torch.channels_last_3d) if last else y
     backward = backward_workspaces((y, x, weight, None, *how, [True, True, False]), Card())
-    predicted = [forward_workspace((x, weight, None, *how), y, Card()), *(sizes[1] for sizes in backward)]
+    predicted = [forward_workspaces((x, weight, None, *how), y, Card())[-1], *(sizes[-1] for sizes in backward)]
     whole = max(FLOOR, sum(each.numel() * each.dtype.itemsize for each in (x, weight, y)))
     for work, ours, real in zip(("forward", "input", "weight"), predicted, taken, strict=True):
         for name in (work, *([f"{work} plain"] if groups == 1 else [])):

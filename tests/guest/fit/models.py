@@ -332,3 +332,44 @@ def adapted_by_peft() -> Made:
 
     model, *rest = decoder()
     return get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.1)), *rest
+
+
+def queries(batch: int = 4) -> Made:
+    """Normed maps that a Transformer of torch looks at: its layers are deep copies, and the norm counts its batches."""
+
+    class Queries(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.maps = nn.Sequential(nn.Conv2d(3, 256, 16, 16, bias=False), nn.BatchNorm2d(256))
+            self.inner = nn.Transformer(256, 8, 1, 1, 512, 0.1, batch_first=True)
+            self.wanted = nn.Parameter(torch.randn(100, 256))
+
+        def forward(self, images: Any) -> Any:
+            seen = self.maps(images).flatten(2).transpose(1, 2)
+            return self.inner(seen, self.wanted.expand(len(images), -1, -1))
+
+    return Queries(), (torch.randn(batch, 3, 64, 64),)
+
+
+def normed() -> Made:
+    return nn.Sequential(nn.Linear(64, 64), nn.RMSNorm(64)), (torch.randn(4096, 64),)
+
+
+def distance() -> Made:
+    truth = torch.randn(4096, 64)
+    return nn.Linear(64, 64), (torch.randn(4096, 64),), lambda out: nn.functional.mse_loss(out, truth.to(out.device))
+
+
+def gathered() -> Made:
+    """Rows that are taken by an index, some of them twice: their gradients are sorted by place and added."""
+
+    class Gathered(nn.Module):  # type: ignore[misc]  # torch is not there where types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.enter = nn.Linear(64, 64)
+
+        def forward(self, rows: Any, places: Any) -> Any:
+            x = self.enter(rows)
+            return torch.cat([x[places[0]], x[places[1]]], 1)
+
+    return Gathered(), (torch.randn(1000, 64), torch.randint(0, 1000, (2, 8000)))

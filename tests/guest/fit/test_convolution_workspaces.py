@@ -1,4 +1,4 @@
-"""Workspaces of convolutions, compared with measurements on an H200 (torch 2.11, cuDNN 9.19, 2026-11-16)."""
+"""Workspaces of convolutions, compared with measurements on an H200 (torch 2.11, cuDNN 9.19)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from tests.guest.fit.paths import HERE, LAUNCH
 RECORD = HERE.parents[2] / "tests_gpu" / "fit" / "convolutions-h200.json.gz"
 # Share of the bytes of input, weights and output by which a workspace may be wrong, over all calls; without groups, where the rules
 # are least exact.
-MOST = {"forward plain": 0.05, "input plain": 0.05, "weight plain": 0.08, "forward": 0.07, "input": 0.07, "weight": 0.1}
+MOST = {
+    "forward plain": 0.025,
+    "input plain": 0.025,
+    "weight plain": 0.06,
+    "forward": 0.03,
+    "input": 0.035,
+    "weight": 0.08,
+}
 
 
 def test_convolutions_take_what_was_measured(torch_python: str) -> None:
-    """4,000 of the 104,865 that the rules were made with: one to three dimensions, float32 and half, all kinds of groups."""
+    """4,000 of the 209,776 that the rules were made with: one to three dimensions, float32 and half, all kinds of groups."""
     ran = subprocess.run(
         [torch_python, str(HERE / "convolution_errors.py"), str(LAUNCH), str(RECORD)],
         capture_output=True,

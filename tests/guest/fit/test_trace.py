@@ -84,6 +84,10 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "turned": {"target": "turned", "train": False, "steps": 1},
     "encoder used": {"target": "encoder", "train": False, "steps": 1},
     "eight bits": {"target": "mlp", "optimizer": "adamw-8bit", "steps": 2},
+    "queries": {"target": "queries", "precision": "amp-bf16", "steps": 2},
+    "normed": {"target": "normed", "steps": 1},
+    "distance": {"target": "distance", "steps": 1},
+    "gathered": {"target": "gathered", "steps": 1},
 }
 
 
@@ -177,7 +181,7 @@ def test_convolutions_copy_to_channels_last(traces: dict[str, Trace]) -> None:
     # As measured on an H200: input, output and weight of 128, 128 and 0.14 MiB.
     assert pieces(single, op="aten.convolution", kind="workspace")[0] / MIB == pytest.approx(256.14, rel=0.001)
     assert pieces(single, op="aten.convolution_backward", kind="workspace")[-1] / MIB == pytest.approx(
-        258.11, rel=0.001
+        258.11, rel=0.005
     )
     assert pieces(last, op="aten.convolution", kind="workspace") == []
     assert pieces(volta, op="aten.convolution", kind="workspace") == []
@@ -309,3 +313,41 @@ def test_8_bit_optimizer_states(traces: dict[str, Trace]) -> None:
         "adamw-8bit: its states have the sizes of bitsandbytes, computed from its rules; it was not run"
     ]
     assert traces["mlp"]["guesses"] == []
+
+
+def test_a_norm_that_counts_its_batches_does_not_end_the_process(traces: dict[str, Trace]) -> None:
+    assert "aten.native_batch_norm" in operations(traces["queries"])
+    assert traces["queries"]["guesses"] == []
+
+
+def test_root_mean_squares_are_one_kernel(traces: dict[str, Trace]) -> None:
+    """It keeps its input, and makes its result and one root for each row (torch 2.9 and later)."""
+    if version(traces["normed"]) < (2, 9):
+        pytest.skip("this torch has no such kernel")
+    assert "aten.pow" not in operations(traces["normed"])
+    forward = pieces(traces["normed"], phase="forward", module="1")
+    assert sorted(forward) == [4 * 4096, 4 * 4096 * 64]
+
+
+def test_a_loss_of_two_tensors_is_whole_until_it_is_freed(traces: dict[str, Trace]) -> None:
+    """ATen/native/Loss.cpp makes it twice: its result keeps the memory of all of it."""
+    whole, trace = 4 * 4096 * 64, traces["distance"]
+    losses = pieces(trace, op="aten.mse_loss", kind="workspace") + pieces(trace, op="aten.mse_loss", kind="activations")
+    losses += pieces(trace, op="aten.mse_loss", kind="temporary")
+    assert losses.count(whole) == 2
+
+
+def test_gradients_of_indexing_are_sorted_and_copied(traces: dict[str, Trace]) -> None:
+    """As an H200 did for a graph (torch 2.11): six numbers of eight bytes for each row, and a copy of what is not contiguous."""
+    sorts = pieces(traces["gathered"], kind="workspace", op="aten.index_put")
+    assert sorts == [8000 * (6 * 8 + 64 * 4)] * 2
+
+
+def test_likely_sizes_of_workspaces_are_listed(traces: dict[str, Trace]) -> None:
+    trace = traces["convolutions"]
+    uncertain = trace["uncertain"]
+    assert len(uncertain["name"]) == len(uncertain["bytes"]) > 0
+    events = dict(zip(trace["events"]["name"][::-1], trace["events"]["bytes"][::-1], strict=True))
+    for name, likely in zip(uncertain["name"], uncertain["bytes"], strict=True):
+        assert events[name] in likely
+    assert traces["volta"]["uncertain"]["name"] == []

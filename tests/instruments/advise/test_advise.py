@@ -70,6 +70,38 @@ def test_studio_lab_gives_a_few_hours_a_day() -> None:
     assert (lab.days.low, lab.days.high) == pytest.approx((4 + 4 / 24, 4 + 4 / 24))
 
 
+def test_prices_in_yuan_are_listed_last_and_not_recommended() -> None:
+    question = build_question(AdviseOptions(hours=10, on="RTX 4090", workload="transformer"))
+    advice = advise(question, platforms=choose_platforms("autodl,runpod"), today=TODAY)
+    currencies = [rental.currency for rental in advice.rentals]
+    assert currencies == sorted(currencies, reverse=True)
+    assert currencies.count("CNY") == 3
+    assert {each.platform for each in advice.recommendations} == {"RunPod"}
+    converted = "Prices in other currencies are not converted"
+    assert any(converted in line for line in advice.assumptions)
+    for alone in ("runpod", "autodl"):
+        one = advise(question, platforms=choose_platforms(alone), today=TODAY)
+        assert not any(converted in line for line in one.assumptions)
+        assert {each.kind for each in one.recommendations} == {"cheapest", "fastest"}
+    assert all("¥" in each.why for each in one.recommendations)
+
+
+def test_a_budget_in_dollars_does_not_bound_yuan() -> None:
+    question = build_question(AdviseOptions(hours=10, on="RTX 4090", workload="transformer", budget=30))
+    advice = advise(question, platforms=choose_platforms("autodl"), today=TODAY)
+    assert len(advice.rentals) == 3
+    assert not advice.recommendations
+
+
+def test_free_hours_that_are_not_renewed_must_be_enough() -> None:
+    """ModelScope gives 36 hours of an A10, once. An A10 is faster at vision than a T4, by how much is a range."""
+    (enough,) = rentals_of("modelscope", 36).values()
+    assert enough.free
+    assert enough.hours is not None
+    assert enough.hours.high <= 36
+    assert rentals_of("modelscope", 72) == {}
+
+
 def test_a_free_session_of_colab_may_be_followed_by_a_lockout() -> None:
     """People were refused for 12 to 24 hours after they had used their share: 36 hours are three sessions over 1.5 to 3.5 days."""
     free = rentals_of("colab", 36)["free", "T4"]

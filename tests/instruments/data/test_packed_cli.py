@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -142,3 +143,18 @@ def test_inspect_a_table_and_packed_data(ownlab: Ownlab, valid: Callable[[str, s
     packed = exits(0, ownlab("data", "inspect", str(tmp_path / "out"), "--json"))
     assert valid(packed.stdout, "data-inspect")["kind"] == "packed"
     assert "No file is broken" in exits(0, ownlab("data", "inspect", str(tmp_path / "out"))).stdout
+
+
+def test_a_killed_command_is_continued_by_the_next_at_once(tmp_path: Path, until: Callable[..., object]) -> None:
+    make_folder(tmp_path / "in", 3000, size=6000)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "ownlab", "data", "pack", str(tmp_path / "in"), "-o", str(out)]
+    command += ["--shard-size", "64KiB"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    journal = out / ".pack" / "journal"
+    until(lambda: (journal.exists() and journal.stat().st_size > 0) or child.poll() is not None)
+    child.kill()
+    child.wait()
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert "3,000 samples" in ran.stdout

@@ -34,6 +34,12 @@ LANGUAGES = [
     ("no-driver", 'Der Befehl "nvidia-smi" ist entweder falsch geschrieben oder konnte nicht gefunden werden.'),
     ("unfit-library", "Speicherzugriffsfehler (Speicherabzug geschrieben)"),
     ("oom-killed", "Getötet"),
+    ("no-driver", "'nvidia-smi' 不是内部或外部命令，也不是可运行的程序\n或批处理文件。"),
+    ("no-driver", "nvidia-smi : 无法将“nvidia-smi”项识别为 cmdlet、函数、脚本文件或可运行程序的名称。请检查名称的拼写，然后再试一次。"),
+    ("framework-broken", "ImportError: DLL load failed while importing _C: 找不到指定的模块。"),
+    ("framework-broken", "OSError: [WinError 126] 找不到指定的模块。 Error loading \"D:\\anaconda3\\lib\\site-packages\\torch\\lib\\fbgemm.dll\""),
+    ("dev-permission", "PermissionError: [Errno 13] 权限不够: '/dev/nvidia0'"),
+    ("several-causes", "ERROR: Could not install packages due to an OSError: [WinError 5] 拒绝访问。: 'd:\\anaconda3\\lib\\asmjit.dll'"),
     ("module-rejected", "modprobe: ERROR: could not insert 'nvidia': Schlüssel wurde vom Dienst abgewiesen"),
 ]  # fmt: skip
 

@@ -95,7 +95,8 @@ def test_every_page_has_all_sections(rule: type[Rule]) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_every_rule_is_tested(rule: type[Rule]) -> None:
-    tests = "".join(path.read_text() for path in (Path(__file__).parent / "rules").rglob("test_*.py"))
+    folders = (Path(__file__).parent / name for name in ("rules", "cluster"))
+    tests = "".join(path.read_text() for folder in folders for path in folder.rglob("test_*.py"))
     assert len(re.findall(rf"\b{rule.__name__}\b|[\"']{rule.code}[\"']", tests)) >= 2
 
 

@@ -35,7 +35,7 @@ def test_an_unknown_system_keeps_all_words() -> None:
 def test_fedora_gets_its_own_commands() -> None:
     assert steps_for(on(package_manager="dnf"), STEPS) == (
         "sudo dnf install -y kernel-devel-$(uname -r)",
-        "sudo dnf install -y gcc python3-devel",
+        "sudo dnf install -y gcc python3-devel; or: export CC=/path/to/gcc",
         "export A=1 B=2   # before Python starts",
         "nvidia-smi",
     )
@@ -54,6 +54,35 @@ def test_windows_gets_no_step_of_linux() -> None:
     steps = steps_for(on(family="windows"), (*STEPS, "sudo modprobe nvidia"))
     assert steps == ("set A=1 && set B=2   # before Python starts", "nvidia-smi")
     assert steps_for(on(family="windows"), ("sudo reboot",)) == ("sudo reboot",)
+
+
+LINUX_DRIVER = (
+    "sudo apt-get install -y linux-headers-$(uname -r)",
+    "sudo dkms autoinstall",
+    "Ubuntu: sudo ubuntu-drivers install",
+    "sudo modprobe nvidia",
+    "sudo apt-get install -y nvidia-driver-580",
+    "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der",
+)
+
+
+@pytest.mark.parametrize("step", LINUX_DRIVER)
+@pytest.mark.parametrize("version", ["wsl1", "wsl2"])
+def test_wsl_gets_no_step_of_a_linux_driver(step: str, version: str) -> None:
+    steps = steps_for(on(virtualisation=version), (step, "nvidia-smi"))
+    assert step not in steps
+    assert "The driver is the one of Windows" in steps[0]
+    assert steps[1:] == ("nvidia-smi",)
+
+
+def test_wsl_keeps_what_is_right_there() -> None:
+    steps = (
+        "sudo apt-get purge '*nvidia-driver*'   # in WSL",
+        "In PowerShell: wsl --update",
+        "sudo apt-get install -y gcc python3-dev",
+    )
+    assert steps_for(on(virtualisation="wsl2"), steps) == steps
+    assert steps_for(on(virtualisation="kvm"), LINUX_DRIVER) == LINUX_DRIVER
 
 
 def test_root_needs_no_sudo_except_in_a_container() -> None:
@@ -94,6 +123,20 @@ def test_a_text_shows_its_system(line: str, family: str, system: str | None, man
     host = system_in_prose([line])
     assert host is not None
     assert (value_of(host.family), value_of(host.system), value_of(host.package_manager)) == (family, system, manager)
+
+
+@pytest.mark.parametrize(
+    ("line", "wsl"),
+    [
+        ("WSL version: 2.3.26.0", True),
+        ("WSL 2.0.9.0 and Ubuntu 22.04", True),
+        ("Debian 12 (wsl2)", True),
+        ("it works in WSL and on Linux", False),
+    ],
+)
+def test_versions_of_wsl_are_a_sign_and_words_about_it_are_not(line: str, wsl: bool) -> None:
+    host = system_in_prose([line])
+    assert (host is not None and value_of(host.virtualisation) == "wsl2") is wsl
 
 
 def test_paths_of_both_systems_show_neither() -> None:

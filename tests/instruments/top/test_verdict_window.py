@@ -98,8 +98,9 @@ DESKTOP: dict[str, Any] = {
         (a_card(saturation=worked(), **CAPPED, power_limit_default=700.0),
          "throttled", "which is set to 57 % of the card's default: at 100 W"),
         # A T4 or a laptop's card: its own limit allows only half of the maximum clock.
-        (a_card(saturation=worked(), **CAPPED, power_limit_default=400.0), "fine", "90 % of the SMs"),
-        (a_card(saturation=worked(), **CAPPED), "fine", "90 % of the SMs"),
+        (a_card(saturation=worked(tensor=30.0), **CAPPED, power_limit_default=400.0), "fine", "90 % of the SMs"),
+        (a_card(saturation=worked(tensor=30.0), **CAPPED), "fine", "90 % of the SMs"),
+        (a_card(saturation=worked(tensor=7.0, dram=40.0)), "off-tensor", "tensor cores only 7 %"),
         (a_card(saturation=worked(tensor=97.0, tensor_fp64=96.0)), "fp64", "99 % of that in FP64"),
         (a_card(saturation=worked(tensor=97.0, tensor_fp64=1.0)), "tensor", "what the card is for"),
         (a_card(saturation=worked(tensor=70.0), **LINK), "tensor", "70 %"),

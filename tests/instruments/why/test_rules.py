@@ -28,9 +28,8 @@ def pages() -> str:
     head = (
         "One section per cause that `ownlab why` recognises. Generated from the rules' docstrings (`make golden`); "
         "`ownlab why --explain CODE` shows the same text.\n\n"
-        "What is found in a run is seen from the host. What the GPU itself does is not measured yet, so causes inside of its work "
-        "(precision, layout, small kernels) are not recognised, and rules that concern a GPU say so. Codes that begin with `trace-` "
-        "are found in a trace of torch.profiler (`ownlab why --trace FILE`), those with `nccl-` in a log of NCCL (`ownlab why --nccl LOG`)."
+        "The GPU is measured on its own clock in each step, and by torch's profiler in a window of a few steps; figures from the window are "
+        "marked as sampled. Rules that have not been tried on a GPU say so. Codes that begin with `trace-` are found in a trace of torch.profiler (`ownlab why --trace FILE`), those with `nccl-` in a log of NCCL (`ownlab why --nccl LOG`)."
     )
     parts = [f"# Why training is slow\n\n{head}\n"]
     parts += [f"## `{rule.code}`\n\n*{rule.title}*\n\n{rule.page()}\n" for rule in CAUSES]

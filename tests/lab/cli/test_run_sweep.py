@@ -109,7 +109,7 @@ def test_a_notebook_with_its_fields(clean: World) -> None:
     assert [line.split()[:2] + line.split()[-2:-1] for line in ran.stdout.splitlines()[1:3]] == [
         ["3", "done", "6"], ["5", "done", "10"],
     ]  # fmt: skip
-    output = json.loads((clean.root / "a-sweep" / "epochs=5.ipynb").read_text())
+    output = json.loads((clean.root / "a.ipynb-sweep" / "epochs=5.ipynb").read_text())
     assert "score: 10 a=b" in json.dumps(output)
     refused = clean.run("run", "--sweep", "epoch=3", str(path))
     assert (refused.returncode, "Did you mean epochs?" in refused.stderr) == (2, True)
@@ -124,7 +124,7 @@ def test_ctrl_c_keeps_what_is_finished(clean: World, until: Callable[..., Any]) 
     command = ("run", "--gpus", "4", "--nproc", "1", "--sweep", "bs=1,7,9", path, "--lr", "1")
     process = world.start(*command)
     until(lambda: len(starts(world)) == 2)
-    until(lambda: "at work" in (world.root / "train-sweep" / "bs=7" / "rank-0.log").read_text())
+    until(lambda: "at work" in (world.root / "train.py-sweep" / "bs=7" / "rank-0.log").read_text())
     process.send_signal(signal.SIGINT)
     table, errors = process.communicate(timeout=180)
     assert process.returncode == 130, errors
@@ -144,7 +144,7 @@ def test_a_second_ctrl_c_ends_what_ignores_the_first(clean: World, until: Callab
     ignores = "import signal\nsignal.signal(signal.SIGINT, lambda *_: print('ignored', flush=True))"
     Path(trains(clean)).write_text(ignores + TRAINS)
     process = clean.start("run", "--sweep", "bs=7", "train.py")
-    log = clean.root / "train-sweep" / "bs=7" / "rank-0.log"
+    log = clean.root / "train.py-sweep" / "bs=7" / "rank-0.log"
     until(lambda: log.exists() and "at work" in log.read_text())
     process.send_signal(signal.SIGINT)
     until(lambda: "ignored" in log.read_text())
@@ -174,7 +174,7 @@ def test_a_sweep_in_the_background(clean: World, until: Callable[..., Any]) -> N
     assert "This sweep is running. So far:" in so_far.stdout
     assert [line.split()[1] for line in so_far.stdout.splitlines()[2:4]] == ["running", "queued"]
     (world.root / "finish").touch()
-    log = world.root / "train-sweep" / "sweep.log"
+    log = world.root / "train.py-sweep" / "sweep.log"
     until(lambda: "Results:" in log.read_text())
     until(lambda: not world.processes())
     assert len(starts(world)) == 2
@@ -184,6 +184,6 @@ def test_a_sweep_in_the_background(clean: World, until: Callable[..., Any]) -> N
 def test_a_damaged_record_is_run_again(clean: World) -> None:
     command = ("run", "--sweep", "bs=1", trains(clean), "--lr", "1")
     assert clean.run(*command).returncode == 0
-    Path(clean.root, "train-sweep", "bs=1.json").write_text("{")
+    Path(clean.root, "train.py-sweep", "bs=1.json").write_text("{")
     assert clean.run(*command).returncode == 0
     assert len(starts(clean)) == 2

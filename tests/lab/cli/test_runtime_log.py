@@ -14,6 +14,13 @@ import pytest
 from tests.lab.server.journal_maker import PIXEL, JournalMaker, notebook_of
 from tests.lab.server.stream_page import StreamPage
 
+from ownlab.lab.notebooks.edits.base import read_base
+from ownlab.lab.notebooks.edits.edit_log import EditLog
+from ownlab.lab.notebooks.edits.edited_notebook import EditedNotebook
+from ownlab.lab.notebooks.edits.records import CellPatch, Patch, SourcePatch
+from ownlab.lab.notebooks.history.recorder import version_store
+from ownlab.lab.notebooks.identity import identity_folder, make_identity
+
 if TYPE_CHECKING:
     from tests.command_line import World
 
@@ -113,6 +120,45 @@ def test_notebook_output(world: World, journal: JournalMaker) -> None:
     assert len(read(target).cells) == 2
     nowhere = world.run("runtimes", "log", "train", "--notebook", "no/such/folder/x.ipynb")
     assert (nowhere.returncode, "Traceback" in nowhere.stderr) == (3, False)
+
+
+def test_outputs_are_written_with_the_code_that_ran(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page was killed, and the server too, before the file had what was typed."""
+    monkeypatch.setenv("OWNLAB_HOME", world.env["OWNLAB_HOME"])
+    home, target = world.root / "home", world.root / "out.ipynb"
+    for name, typed in (("ran.ipynb", None), ("typed.ipynb", "lr = 0.01"), ("ran-typed.ipynb", "lr = 0.001")):
+        path = world.folder / name
+        cell: dict[str, Any] = {
+            "cell_type": "code",
+            "id": "a",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+            "source": "lr = 0.1",
+        }
+        path.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+        if typed is not None:
+            log = EditLog(
+                identity_folder(make_identity(str(path)).id) / "edits" / "lab.log",
+                EditedNotebook.from_base(read_base(json.loads(path.read_text()), None)),
+            )
+            log.write_snapshot()
+            log.apply(Patch(name, "page", 1, 1, cells=(CellPatch("a", "code", SourcePatch(typed, "lr = 0.1")),)))
+        if name != "typed.ipynb":
+            runtime = JournalMaker(home, path)
+            runtime.run_cell("a", "lr 0.001\n", code="lr = 0.001")
+            runtime.end_runtime()
+            written = world.run("runtimes", "log", name.removesuffix(".ipynb"), "--notebook", str(target), "--force")
+            assert written.returncode == 0, written.stderr
+            [shown] = read(target).cells
+            assert (shown.source, shown.outputs[0].text) == ("lr = 0.001", "lr 0.001\n")
+        saved = world.run("history", f"work/{name}", "--save", "now")
+        assert saved.returncode == 0, saved.stderr
+        store = version_store(make_identity(str(path)).id)
+        [version] = [each for each in store.versions() if each.name == "now"]
+        [kept] = store.load(version)["cells"]
+        assert "".join(kept["source"]) == ("lr = 0.01" if name == "typed.ipynb" else "lr = 0.001")
+        assert "".join(json.loads(path.read_text())["cells"][0]["source"]) == "lr = 0.1", "the file stays as it is"
 
 
 def test_the_executed_cells_of_a_deleted_notebook_are_written(world: World, journal: JournalMaker) -> None:

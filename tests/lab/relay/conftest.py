@@ -23,6 +23,15 @@ __all__ = ["follow", "pages", "until"]
 
 SETTINGS = {"OWNLAB_LAB_ENGINE": "slurm", "OWNLAB_SLURM_POLL_SECONDS": "0.2", "OWNLAB_SLURM_DEADLINE_SECONDS": "300"}
 ONE_CARD, ALL_CARDS, CPU = "ownlab-slurm-gpu-1-fake", "ownlab-slurm-gpu-4-fake", "ownlab-slurm-gpu-cpu"
+# Prints a line whenever a file of the next number appears, so that a test decides how far it is.
+STEPS = """
+import os, time
+for number in range(1, 4):
+    while not os.path.exists(f"step-{number}"): time.sleep(0.02)
+    print("step", number, flush=True)
+print("end")
+"""
+SLEEPS = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.02)"
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +86,13 @@ def offering(lab: LabServer) -> LabServer:
 class Notebook:
     """A notebook whose kernel is on a node, with a page."""
 
-    def __init__(self, lab: LabServer, follow: Open, kind: str = ONE_CARD) -> None:
+    def __init__(self, lab: LabServer, follow: Open, kind: str = ONE_CARD, *, source: str = "") -> None:
         self.lab = lab
         self.cwd = Path(tempfile.mkdtemp(dir=lab.folder))
         self.name = f"{self.cwd.name}/train.ipynb"
-        (lab.folder / self.name).write_text(json.dumps(notebook_of("first", "second")))
+        content = notebook_of("first", "second")
+        content["cells"][0]["source"] = source
+        (lab.folder / self.name).write_text(json.dumps(content))
         session = lab.session(self.name, kind)
         self.session, self.kernel = str(session["id"]), str(session["kernel"]["id"])
         self.page: StreamPage = follow(lab, self.kernel)
@@ -113,6 +124,11 @@ class Notebook:
     def error(self, cell: str) -> str:
         """The note in a cell about the end of its kernel; "" if there is none."""
         return next((str(each["evalue"]) for each in self.outputs(cell) if each["output_type"] == "error"), "")
+
+
+def is_in_journal(folder: Path, words: bytes) -> bool:
+    """Whether the journal in a folder has these words."""
+    return any(words in path.read_bytes() for path in folder.glob("*.log"))
 
 
 def runtime_processes(root: Path) -> list[int]:

@@ -21,6 +21,7 @@ from ownlab.lab.relay.node_line import Listener, NodeLine
 from ownlab.lab.transport.bindings import Bindings
 from ownlab.lab.transport.control import NotAnswering
 from ownlab.lab.transport.endpoints import Endpoint
+from ownlab.lab.transport.journal_protocol import FOLLOW, ORDERED
 from ownlab.lab.transport.journal_server import ClientMessage, JournalServer
 
 PATIENCE = 90.0
@@ -241,6 +242,22 @@ def test_a_message_is_forwarded_once_and_the_sender_learns_of_it(node: Node, rel
     relay.line.send(message("once"))
     run_until(node, relay, lambda: relay.duplicates)
     assert (relay.duplicates, [each.name for each in node.sent]) == (["once"], ["once"])
+
+
+def test_a_message_is_not_taken_before_one_that_was_lost(node: Node) -> None:
+    """A connection that breaks loses the messages on their way; later ones, which waited, come over the next one."""
+
+    def ordered(series: bytes, number: int, name: str) -> str:
+        frames = [b"relay", ORDERED, series, b"%d" % number, b"shell", *message(name).parts]
+        taken = node.server.receive(frames, lambda: {"position": 0})
+        return taken.name if taken is not None else ""
+
+    node.server.receive([b"relay", FOLLOW, b"{}"], lambda: {"position": 0})
+    assert [ordered(b"a", 1, "first"), ordered(b"a", 3, "third"), ordered(b"a", 4, "fourth")] == ["first", "", ""]
+    assert [ordered(b"b", number, name) for number, name in enumerate(("second", "third", "fourth"), 1)] == [
+        "second", "third", "fourth",
+    ]  # fmt: skip
+    assert ordered(b"c", 1, "second") == "", "it was taken before"
 
 
 def test_commands_are_answered_refused_or_time_out(node: Node, relays: Callable[..., Relay]) -> None:

@@ -73,21 +73,25 @@ def test_old_formats_are_upgraded(tmp_path: Path) -> None:
     path.write_text(json.dumps(old))
     notebook = load(str(path))
     (step,) = steps_of(notebook)
+    assert "orig_nbformat" not in notebook["metadata"]  # JupyterLab would show a dialog
     assert (step.source, notebook["nbformat"], step.id) == ("print(1)", 4, load(str(path))["cells"][0]["id"])
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "not JSON"),
-        (b"import os", "not JSON"),
+        (b"", "is empty"),
+        (b"import os", "not valid JSON in line 1, column 1"),
+        (b'{"cells": [', "ends in the middle"),
+        (b"<!DOCTYPE html><p>", "is a web page"),
+        (b'{"nbformat": 4,\n<<<<<<< ours\n', "merge conflict of git, the first in line 2"),
         (b"[1]", "JSON of another kind"),
         (b'{"nbformat": 5, "cells": []}', "format 5"),
         (b'{"nbformat": 4}', "damaged"),
         (b'{"nbformat": 4, "cells": [1]}', "damaged"),
         (b'{"nbformat": 4, "cells": [{"cell_type": "code"}]}', "damaged"),
         (b'{"nbformat": 2, "worksheets": 3}', "old notebook format"),
-        (b"[" * 100_000, "not JSON"),
+        (b"[" * 100_000, "nested too deeply"),
     ],
 )
 def test_an_invalid_notebook_is_refused(tmp_path: Path, content: bytes, words: str) -> None:

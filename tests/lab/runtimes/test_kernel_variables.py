@@ -42,7 +42,7 @@ def test_a_colab_notebook_gets_its_folders(tmp_path: Path, environ: dict[str, st
         "OWNLAB_COLAB": "1",
         "OWNLAB_CONTENT": str(tmp_path / "state" / "content" / "a-runtime"),
         "OWNLAB_OVERLAY": str(tmp_path / "state" / "runtimes" / "a-runtime" / "overlay"),
-        "OWNLAB_DRIVE": str(tmp_path / ".local/share/ownlab/drive"),
+        "OWNLAB_DRIVE": str(tmp_path / "state" / "drive"),
         "OWNLAB_DRIVE_REMOTE": "",
         "OWNLAB_HOST": sys.executable,
     }

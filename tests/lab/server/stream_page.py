@@ -45,6 +45,7 @@ class StreamPage:
         self.position: int | str = after  # of the last message received; before the first, the initial position
         self.received: list[Received] = []
         self.unacknowledged: dict[str, bytes] = {}
+        self.reconnects = False  # when the server ends the connection
         self._url, self._token = url, token
         self._socket: websocket.WebSocket | None = None
         self.open()
@@ -105,6 +106,10 @@ class StreamPage:
         """Receive the next message."""
         assert self._socket is not None
         data = self._socket.recv()
+        while self.reconnects and not data:
+            self.close()
+            self.open()
+            data = self._socket.recv()
         message = _text(data) if isinstance(data, str) else _message(data)
         self.received.append(message)
         if message.kind == "taken" and message.channel == "text":

@@ -12,6 +12,10 @@ import pytest
 from tests.lab.server.journal_maker import notebook_of
 from tests.lab.server.stream_page import StreamPage
 
+from ownlab.lab.journal.records import Record
+from ownlab.lab.journal.state import JournalState
+from ownlab.lab.server.attachment import attachment
+
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
 
@@ -108,3 +112,20 @@ def test_new_packages_are_listed(page: StreamPage, attach: Attach) -> None:
     attached = attach()
     assert attached["packages"] == {"pip": {"a": "a==1"}}
     assert attach(attached["position"])["packages"] == {}
+
+
+def test_a_cell_that_waits_for_its_node_is_listed_once() -> None:
+    """It may be in the outbox, which is read first, and in the journal by then."""
+    request: dict[str, dict[str, Any]] = {
+        "header": {"msg_id": "a", "msg_type": "execute_request"}, "metadata": {"cellId": "cell"}, "content": {"code": "1"},
+    }  # fmt: skip
+    journal = JournalState(1 << 20)
+
+    def listed() -> list[tuple[str, str, str, dict[str, Any]]]:
+        executions = json.loads(attachment(journal, 0, [request]))["executions"]
+        return [(each["msg_id"], each["cell"], each["state"], each["request"]) for each in executions]
+
+    assert listed() == [("a", "cell", "queued", request)]
+    header, metadata, content = (json.dumps(part).encode() for part in request.values())
+    journal.add(Record(1, "shell", True, 1.0, (header, b"{}", metadata, content)))
+    assert [each[:3] for each in listed()] == [("a", "cell", "queued")]

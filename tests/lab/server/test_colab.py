@@ -129,7 +129,7 @@ def test_a_download(lab: LabServer, runtime: str, content: Path, browser: httpx.
         lab.client.get(address(lab, runtime, "files", path=lab.folder / "sub" / "a.txt")).json()["contents"]
         == "sub/a.txt"
     )
-    drive = Path(lab.environ["HOME"]) / ".local/share/ownlab/drive"
+    drive = lab.home / "drive"
     drive.mkdir(parents=True)
     (drive / "kept.txt").write_text("in the drive")
     assert lab.client.get(address(lab, runtime, "download", path=drive / "kept.txt")).text == "in the drive"

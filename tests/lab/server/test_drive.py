@@ -32,7 +32,7 @@ MOUNTS = r"""
 @pytest.fixture(scope="module")
 def drive(lab: LabServer) -> Path:
     """The default folder of the drive; it is created on the first request."""
-    folder = Path(lab.environ["HOME"]) / ".local" / "share" / "ownlab" / "drive"
+    folder = lab.home / "drive"
     assert not folder.exists()
     assert lab.get(CONTENTS).json()["content"] == []
     assert folder.stat().st_mode & 0o777 == 0o700

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +90,49 @@ def test_code_is_in_the_file_when_editing_rests(page: EditingPage, path: Path, u
     until(lambda: sources(path)["a"] == "lr = 0.001", "the file has it", seconds=15)
     assert sources(path)["b"] == "run('b')"
     assert page.changes()["cells"] == []
+
+
+def test_half_a_surrogate_pair_keeps_nothing_from_being_saved(page: EditingPage, path: Path) -> None:
+    """Pages send it as an escape sequence, in outputs that were pasted, for example. No file can hold it."""
+    typed = {"id": "a", "type": "code", "source": {"base": "run('a')", "text": "print('\ud83d')  # 😀"}}
+    pasted = {"outputs": [{"output_type": "stream", "name": "stdout", "text": "\ud83d\n"}], "execution_count": 1}
+    patch = {"notebook": page.name, "page": page.page, "number": 1, "version": page.version}
+    body = json.dumps({**patch, "cells": [typed, {"id": "b", "type": "code", "outputs": pasted}]})
+    answer = page.lab.client.post(f"{page.lab.url}/ownlab/api/notebooks/edits", content=body)
+    assert answer.status_code == 200, answer.text
+    page.number = 1
+    page.cells["a"]["source"] = "print('\ufffd')  # 😀"
+    page.type_text("b", "after = 1")
+    page.write()
+    assert sources(path) == {"a": "print('\ufffd')  # 😀", "b": "after = 1"}
+    assert nbformat.read(path, 4).cells[1].outputs[0].text == "\ufffd\n"  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def full_state_disk(page: EditingPage) -> Iterator[None]:
+    """The edit log of the page's notebook is on a disk that is full but for the rest of the log's last block."""
+    page.type_text("a", "before = 1")
+    page.write()
+    log = max(page.lab.home.rglob("edits/*.log"), key=lambda each: each.stat().st_mtime_ns)
+    data = log.read_bytes()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(log.parent)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root can make a small disk")
+    try:
+        log.write_bytes(data)
+        with suppress(OSError), (log.parent / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(log.parent)], check=True)
+
+
+@pytest.mark.usefixtures("full_state_disk")
+def test_the_file_is_written_while_the_disk_of_the_state_folder_is_full(page: EditingPage, path: Path) -> None:
+    page.type_text("a", "after = 1")
+    page.write()
+    assert sources(path)["a"] == "after = 1"
 
 
 def test_a_killed_server_loses_nothing_that_it_acknowledged(page: EditingPage, path: Path, until: Until) -> None:

@@ -1,4 +1,4 @@
-"""The private names of jupyter_client and jupyter_server that src/ownlab/lab/server uses or overrides.
+"""The private names of jupyter_client, jupyter_server and jupyterlab_server that src/ownlab/lab/server uses or overrides.
 
 A method that a new version renames is no longer called, without any error. pyproject.toml has upper bounds for this reason.
 """
@@ -15,6 +15,7 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager, ServerKernelManager
 from jupyter_server.services.sessions.sessionmanager import SessionManager
+from jupyterlab_server import settings_utils, translation_utils, translations_handler
 
 # What has the names (a class, or an object if they are set by __init__) -> the names.
 NAMES: list[tuple[Callable[[], object], list[str]]] = [
@@ -73,6 +74,12 @@ NAMES: list[tuple[Callable[[], object], list[str]]] = [
     (lambda: AsyncFileCheckpoints, ["_get_os_path"]),
     (lambda: ContentsHandler, ["_finish_model"]),
     (lambda: SessionManager, ["_connection", "_validate_database_filepath"]),
+    # src/ownlab/lab/server/page_language.py
+    (lambda: settings_utils, ["SYS_LOCALE", "_get_schema"]),
+    (lambda: translation_utils, ["SYS_LOCALE"]),
+    (lambda: translations_handler, ["SYS_LOCALE"]),
+    (lambda: translation_utils.translator, ["_LOCALE", "_TRANSLATORS"]),
+    (lambda: translation_utils.TranslationBundle("ownlab", "en"), ["_locale", "pgettext"]),
 ]
 
 

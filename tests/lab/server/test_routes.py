@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 import websocket
 
 from ownlab.lab.runtimes.state import is_alive
+from ownlab.languages import translations
 
 if TYPE_CHECKING:
     from tests.lab.server.conftest import LabServer
@@ -113,3 +115,55 @@ def test_extend(lab: LabServer) -> None:
     assert before["may_extend"]
     extended = lab.post(f"/ownlab/api/runtimes/{kernel}/extend").json()
     assert extended["ends_at"] > before["ends_at"]
+
+
+def test_errors_are_in_the_language_of_the_page(lab: LabServer) -> None:
+    chinese = {"Accept-Language": "zh-CN"}
+    stopped = lab.client.post(f"{lab.url}/ownlab/api/runtimes/{'0' * 32}/stop", json={"now": 1}, headers=chinese)
+    assert stopped.json()["error"]["kind"] == "UsageError"
+    assert "请求" in stopped.json()["error"]["message"]
+    # Jupyter's own route, and an error of tornado.
+    unreadable = lab.client.put(f"{lab.url}/api/contents/a.ipynb", content=b"[]", headers=chinese)
+    assert unreadable.status_code == 400
+    assert "请求" in unreadable.json()["message"]
+    assert lab.client.put(f"{lab.url}/api/contents/a.ipynb", content=b"[]").json()["message"] == (
+        "The request body is not a JSON object."
+    )
+    page = lab.client.get(f"{lab.url}/api/contents/{'a' * 300}", headers=chinese)
+    assert page.status_code == 400
+    assert "字节" in page.text
+
+
+def test_the_stream_is_in_the_language_of_its_address(lab: LabServer) -> None:
+    address = f"ws://127.0.0.1:{lab.port}/ownlab/api/stream?language=qps"
+    opened = websocket.create_connection(address, timeout=300, header=[f"Authorization: token {lab.token}"])
+    labels = {each["label"] for each in json.loads(opened.recv())["types"]}
+    opened.close()
+    english = {each["label"] for each in lab.client.get(f"{lab.url}/ownlab/api/types").json()["types"]}
+    translate = translations("qps")
+    assert translate is not None
+    assert english
+    assert labels in (
+        {translate(label) for label in english},
+        english,
+    )  # a label may be a name without words of its own
+
+
+def test_titles_of_settings_are_translated(lab: LabServer) -> None:
+    settings = f"{lab.url}/lab/api/settings/ownlab:cells"
+    assert lab.client.get(settings).json()["schema"]["title"] == "Cells"
+    language = f"{lab.url}/lab/api/settings/@jupyterlab/translation-extension:plugin"
+    lab.client.put(language, json={"raw": '{"locale": "zh_CN"}'}).raise_for_status()
+    try:
+        schema = lab.client.get(settings).json()["schema"]
+        assert schema["title"] == "单元格"
+        assert schema["properties"]["boxOutputs"]["title"] == "把长输出放进滚动框"
+        listed = {
+            each["id"]: each["schema"] for each in lab.client.get(f"{lab.url}/lab/api/settings").json()["settings"]
+        }
+        assert [each.get("label") for each in listed["ownlab:indicator"]["jupyter.lab.menus"]["main"]][1] == "运行时"
+        catalogue = lab.client.get(f"{lab.url}/lab/api/translations/zh_CN").json()["data"]
+        assert catalogue["ownlab"]["Runtimes and cards"] == ["运行时和显卡"]
+        assert "jupyterlab" in catalogue
+    finally:
+        lab.client.put(language, json={"raw": "{}"}).raise_for_status()

@@ -14,6 +14,7 @@ import pytest
 from tests.lab.server.journal_maker import JournalMaker, notebook_of
 from tests.web_server import Web, serve_web
 
+from ownlab.instruments.data.data_sets import DataSetEntry, remember
 from ownlab.lab.journal.death import Death
 from ownlab.lab.journal.records import event
 from ownlab.lab.service.labs import lab_id
@@ -180,6 +181,15 @@ def test_an_example_is_copied_once(lab: LabServer) -> None:
     assert lab.client.post(f"{lab.url}{API}/examples", json={"name": "../welcome"}).status_code == 400
 
 
+def test_an_example_is_in_the_language_of_the_page(lab: LabServer) -> None:
+    chinese = {"Accept-Language": "zh-CN,en;q=0.5"}
+    answer = lab.client.post(f"{lab.url}{API}/examples", json={"name": "will-it-fit"}, headers=chinese)
+    assert answer.json()["path"] == "examples/will-it-fit.ipynb"
+    assert "放得下吗？" in (lab.folder / "examples" / "will-it-fit.ipynb").read_text("utf-8")
+    lab.post(f"{API}/examples", {"name": "gpu-check"})
+    assert "can this notebook use a GPU" in (lab.folder / "examples" / "gpu-check.ipynb").read_text("utf-8")
+
+
 def test_the_doctor_is_asked_once_and_again_if_wanted(lab: LabServer) -> None:
     first = lab.get(f"{API}/doctor").json()
     assert first["gpu_work"] == "yes"
@@ -206,3 +216,19 @@ def test_the_product_has_its_own_name_and_icons(lab: LabServer) -> None:
         served = lab.get(f"/static/{name}").content
         ours = Path(__file__).parents[3] / "src" / "ownlab" / "lab" / "server" / "static" / name
         assert served == ours.read_bytes()
+
+
+def test_data_sets_are_listed_with_size_place_and_last_use(fresh: LabServer) -> None:
+    inside, outside = fresh.folder / "sets" / "cats", fresh.folder.parent / "dogs"
+    for folder in (inside, outside):
+        folder.mkdir(parents=True)
+    remember(
+        DataSetEntry(str(outside), "downloaded", "https://example.org/dogs.zip", size=5000, files=2), fresh.environ
+    )
+    remember(DataSetEntry(str(inside), "packed", "/data/cats.zip", size=7000, files=3), fresh.environ)
+    first, second = fresh.get(f"{API}/start").json()["data_sets"]
+    assert (first["place"], first["kind"], first["size"], first["state"]) == ("sets/cats", "packed", 7000, "complete")
+    assert time.time() - first["last_used"] < 600
+    assert (second["path"], second["place"]) == (str(outside), None)
+    outside.rmdir()
+    assert fresh.get(f"{API}/start").json()["data_sets"][1]["state"] == "missing"

@@ -75,7 +75,7 @@ def test_python_in_a_terminal_is_that_of_new_notebooks(lab: LabServer) -> None:
 
 def test_a_terminal_starts_in_a_folder_of_the_drive(lab: LabServer) -> None:
     lab.get("/ownlab/drive/api/contents/MyDrive")
-    drive = Path(lab.environ["HOME"]) / ".local/share/ownlab/drive"
+    drive = lab.home / "drive"
     folder = next(each for each in (drive, lab.home / "drive") if each.exists())
     (folder / "data").mkdir()
     assert ask(lab, {"cwd": "drive:MyDrive/data"}, "pwd") == f"{folder / 'data'}\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +20,7 @@ import pytest
 from tests_colab.suite import output_text
 
 from ownlab.lab.service.examples import list_examples, place_example
+from ownlab.languages import ENGLISH
 
 if TYPE_CHECKING:
     from tests.command_line import World
@@ -52,9 +54,11 @@ def prepare(world: World, python: str = "") -> None:
         assert added.returncode == 0, added.stderr
 
 
-def run_example(world: World, name: str, kind: str, *options: str) -> tuple[dict[str, Any], dict[str, str]]:
+def run_example(
+    world: World, name: str, kind: str, *options: str, language: str = ENGLISH
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the report, and what each cell put out."""
-    path = place_example(str(world.folder), name)
+    path = place_example(str(world.folder), name, language)
     command = [sys.executable, "-m", "ownlab", "run", str(world.folder / path), "-t", kind, "--json", *options]
     # `World.run` allows less than a training takes on a machine that is very busy.
     ran = subprocess.run(
@@ -194,3 +198,14 @@ def test_forms_and_several_runs(world: World, monkeypatch: pytest.MonkeyPatch) -
         "0.5",
     ]
     assert (path.parent / "runs" / "learning-rate-0.1.ipynb").exists()
+
+
+@pytest.mark.parametrize("name", [example.name for example in list_examples() if example.name not in NEEDS_TORCH])
+def test_a_chinese_example_runs(world: World, name: str) -> None:
+    """The others have the same code, which test_examples_translated.py compares."""
+    prepare(world)
+    report, outputs = run_example(world, name, "cpu", language="zh_CN")
+    assert_done_in_time(report, outputs)
+    written = "".join(outputs.values())
+    assert re.search("[\u4e00-\u9fff]", written)
+    assert "missing from font" not in written, "matplotlib's font has no Chinese characters"

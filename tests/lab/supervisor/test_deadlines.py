@@ -74,6 +74,23 @@ def test_an_exhausted_quota_ends_it_and_cannot_be_extended() -> None:
     assert deadlines.nearest(idle_since=None) == end._replace(at=20.0)
 
 
+def test_the_end_of_a_job_leaves_time_to_save() -> None:
+    deadlines = Deadlines(Limits(session=1000, on_end=30.0, extend=300), 0.0)
+    deadlines.set_job_end(500.0)
+    end = deadlines.nearest(idle_since=None)
+    assert end is not None
+    assert (end.at, end.may_extend) == (470.0, False)
+    assert "Slurm job" in end.why
+    deadlines.set_job_end(501.0)  # it came later through the network
+    assert deadlines.nearest(idle_since=None) == end
+    deadlines.set_job_end(800.0)  # an administrator gave it more time
+    assert deadlines.nearest(idle_since=None) == end._replace(at=770.0)
+    deadlines.set_job_end(None)
+    end = deadlines.nearest(idle_since=None)
+    assert end is not None
+    assert (end.at, end.may_extend) == (1000.0, True)
+
+
 def test_a_cpu_runtime_uses_no_quota() -> None:
     deadlines = Deadlines(Limits(card_seconds_per_week=3600), 0.0)
     deadlines.note_weekly_usage(now=10.0, card_seconds_used=3600.0, cards=0.0)

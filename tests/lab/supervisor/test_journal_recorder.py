@@ -118,6 +118,29 @@ def test_a_cell_that_ran_while_the_disk_was_full_says_so(
     assert all(line.startswith("[ownlab: ") or line[5:] == "x" * 10_000 for line in lines if line), "no half lines"
 
 
+def test_a_journal_whose_end_was_cut_off_says_so_though_nothing_more_runs(
+    bench: Any, waiting: Callable[..., Any]
+) -> None:
+    runtime = bench.start_in_lab()
+    follower = runtime.follow()
+    follower.run_cell("kept", "print('kept')")
+    follower.run_cell("lost", "print('lost')")
+    [segment] = Path(runtime.plan.journal).glob("*.log")
+    data = segment.read_bytes()
+    os.truncate(segment, data.rindex(b"lost\\n"))
+
+    def cells() -> dict[str, str]:
+        state = JournalState()
+        for record in runtime.journal():
+            state.add(record)
+        return {cell: "".join(each["text"] for each in ran.outputs.as_json()) for cell, ran in state.by_cell.items()}
+
+    waiting(lambda: "was damaged on disk" in cells()["lost"], "the supervisor has noticed it by itself")
+    assert cells()["kept"] == "kept\n"
+    follower.run_cell("after", "print('after')")
+    assert cells()["after"] == "after\n"
+
+
 def test_a_message_too_large_for_a_record_is_forwarded_and_recorded_as_lost(bench: Any) -> None:
     runtime = bench.start_in_lab()
     follower = runtime.follow()

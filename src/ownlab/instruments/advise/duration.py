@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ownlab.catalog.card_speeds import Shares, Speed, Workload, computed_log_speed, load_throughput, speed_of
 from ownlab.catalog.cards import Card, Unstated
+from ownlab.catalog.gpu_ladder import WORKLOAD_NAMES
 from ownlab.errors import InputError, UsageError
 from ownlab.instruments.advise.records import Basis, Question, Range
 from ownlab.instruments.bench.report_files import find_report
@@ -102,7 +103,7 @@ def reached_share(name: str, workload: Workload) -> ReachedShare:
     training = _BENCHMARKS.get(workload)
     if training is None:
         raise UsageError(
-            text("`ownlab bench` has no training benchmark for {workload} work.", workload=workload),
+            text("`ownlab bench` has no training benchmark for {workload} work.", workload=WORKLOAD_NAMES[workload]),
             hint=text("Use --workload {workloads}.", workloads=listing(_BENCHMARKS, "{items} or {last}")),
         )
     shares = [

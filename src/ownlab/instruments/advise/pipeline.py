@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 
 from ownlab.catalog.cards import Card, Figure, Unstated, load_cards
+from ownlab.catalog.gpu_ladder import WORKLOAD_NAMES
 from ownlab.catalog.platforms import OLD_DAYS, Platform, load_platforms
 from ownlab.instruments.advise.card_filter import assess_cards
 from ownlab.instruments.advise.duration import compares_by_fp32, speed_for
-from ownlab.instruments.advise.platform_costs import compare_platforms, rejection_of
+from ownlab.instruments.advise.platform_costs import compare_platforms, compared_currency, rejection_of
 from ownlab.instruments.advise.recommendations import recommend
-from ownlab.instruments.advise.records import Advice, CardAdvice, Question
+from ownlab.instruments.advise.records import Advice, CardAdvice, Question, Rental
 from ownlab.text import listing, sentences, text
 from ownlab.units import format_bytes
 
@@ -43,6 +45,7 @@ def advise(
         recommendations=recommend(question, advices, rentals, buying=buying),
         assumptions=(
             *_assumptions(question, advices, buying=buying),
+            *_other_currencies(rentals),
             *_unsupported_cards({rental.card for rental in rentals} | affordable),
         ),
         left_out=tuple(_left_out(considered, by_name, named=platforms is not None)),
@@ -85,6 +88,14 @@ def _assumptions(question: Question, cards: tuple[CardAdvice, ...], *, buying: b
     return assumptions
 
 
+def _other_currencies(rentals: Sequence[Rental]) -> list[str]:
+    """Rates of exchange move, and ownlab fetches none: only prices in one currency are compared with each other."""
+    compared = compared_currency(rentals)
+    if all(rental.currency == compared or rental.free for rental in rentals):
+        return []
+    return [text("Prices in other currencies are not converted: they are listed last, and not recommended.")]
+
+
 def _time_assumptions(question: Question) -> list[str]:
     assumptions: list[str] = []
     if question.basis is not None:
@@ -106,10 +117,15 @@ def _time_assumptions(question: Question) -> list[str]:
             )
         )
     if question.workload_inferred:
-        assumptions.append(text("The report shows {workload} work; --workload changes it.", workload=question.workload))
+        assumptions.append(
+            text("The report shows {workload} work; --workload changes it.", workload=WORKLOAD_NAMES[question.workload])
+        )
     elif not question.workload_given:
         assumptions.append(
-            text("No kind of work was given, so {workload} is assumed (--workload).", workload=question.workload)
+            text(
+                "No kind of work was given, so {workload} is assumed (--workload).",
+                workload=WORKLOAD_NAMES[question.workload],
+            )
         )
     return assumptions
 
@@ -177,7 +193,9 @@ def _transfer_to_other_cards(question: Question, basis_card: str) -> str | None:
         return text("Times on other cards cannot be derived from it: {reason}.", reason=speed.reason)
     if compares_by_fp32(question):
         return None
-    return text("Times on other cards follow from the ladder for {workload} work.", workload=question.workload)
+    return text(
+        "Times on other cards follow from the ladder for {workload} work.", workload=WORKLOAD_NAMES[question.workload]
+    )
 
 
 def _left_out(platforms: tuple[Platform, ...], cards: dict[str, CardAdvice], *, named: bool) -> list[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import date
 from typing import NamedTuple
 
 from ownlab.catalog.cards import Figure, Unstated
-from ownlab.catalog.platforms import NO_LIMIT, Offer, Platform, is_old
+from ownlab.catalog.platforms import Offer, Platform, is_old, is_unlimited
 from ownlab.instruments.advise.records import CardAdvice, Question, Range, Rental
-from ownlab.text import listing, template, text
+from ownlab.text import facts, template, text
 
-__all__ = ["Schedule", "compare_platforms", "cost_rank", "rejection_of", "schedule"]
+__all__ = ["Schedule", "compare_platforms", "compared_currency", "cost_rank", "rejection_of", "schedule"]
 
 _HOURS_PER_DAY = 24
 _DAYS_PER_WEEK = 7
@@ -31,9 +32,24 @@ def compare_platforms(
         and offer.count >= question.count
         and offer.card in cards
         and not rejection_of(cards[offer.card])
+        and not _exceeds_total(offer, cards[offer.card].hours)
     ]
     timed = question.basis is not None
-    return tuple(sorted(rentals, key=lambda rental: cost_rank(rental, cards[rental.card], timed=timed)))
+    currency = compared_currency(rentals)
+    return tuple(
+        sorted(rentals, key=lambda rental: cost_rank(rental, cards[rental.card], timed=timed, currency=currency))
+    )
+
+
+def compared_currency(rentals: Iterable[Rental]) -> str:
+    """Return the currency in which offers are compared: dollars, or that of all offers where none is in dollars."""
+    currencies = {rental.currency for rental in rentals if not rental.free}
+    return currencies.pop() if len(currencies) == 1 else "USD"
+
+
+def _exceeds_total(offer: Offer, hours: Range | None) -> bool:
+    """Whether a job may need more free hours than the platform ever gives."""
+    return hours is not None and isinstance(offer.total_hours, Figure) and hours.high > offer.total_hours.value
 
 
 def rejection_of(card: CardAdvice) -> str:
@@ -45,19 +61,21 @@ def rejection_of(card: CardAdvice) -> str:
     return text("memory size unknown") if card.memory_bytes is None and card.fits == "unknown" else ""
 
 
-def cost_rank(rental: Rental, card: CardAdvice, *, timed: bool) -> tuple[int, float]:
-    """Return a sort key: free offers first, the faster the better; then by cost; then those that cannot be compared.
+def cost_rank(rental: Rental, card: CardAdvice, *, timed: bool, currency: str) -> tuple[int, float]:
+    """Return a sort key: free offers first, the faster the better; then by cost; then those in other currencies; then the rest.
 
     `timed`: the duration of the job is known. Otherwise the cost of the same work stands for the job's cost.
     """
     relative = None if card.speed is None else card.speed.relative
     if rental.free:
         return 0, -(relative or 0.0)
-    if rental.currency == "USD" and rental.cost is not None:
+    if rental.currency == currency and rental.cost is not None:
         return 1, rental.cost.middle
-    if not timed and rental.currency == "USD" and rental.hourly is not None and relative is not None:
+    if not timed and rental.currency == currency and rental.hourly is not None and relative is not None:
         return 1, rental.hourly / relative
-    return 2, rental.hourly or 0.0
+    if rental.cost is not None:
+        return 2, rental.cost.middle
+    return 3, rental.hourly or 0.0
 
 
 def _rental(question: Question, offer: Offer, card: CardAdvice, today: date) -> Rental:
@@ -80,7 +98,7 @@ def _rental(question: Question, offer: Offer, card: CardAdvice, today: date) -> 
         weeks=weeks,
         days=days,
         checkpoints=sessions is not None and sessions.high > 1,
-        unsure=_unpublished_limits(offer),
+        unsure=_unpublished_limits(offer, hours),
         as_of=offer.price.as_of,
         source=offer.price.source,
         old=is_old(offer.price, today) and offer.per != "free",
@@ -134,7 +152,7 @@ def _value(limit: Figure | Unstated) -> float | None:
     return limit.value if isinstance(limit, Figure) else None
 
 
-def _unpublished_limits(offer: Offer) -> str:
+def _unpublished_limits(offer: Offer, hours: Range | None) -> str:
     limits = (
         (template("hours per session: {reason}"), offer.session_hours),
         (template("hours per week: {reason}"), offer.weekly_hours),
@@ -142,9 +160,12 @@ def _unpublished_limits(offer: Offer) -> str:
     reasons = [
         message.fill(reason=limit.reason)
         for message, limit in limits
-        if isinstance(limit, Unstated) and limit.reason != NO_LIMIT
+        if isinstance(limit, Unstated) and not is_unlimited(limit)
     ]
-    return listing(reasons, "{items}; {last}") if reasons else ""
+    total = _value(offer.total_hours)
+    if total is not None and hours is None:
+        reasons.append(text("the {total:g} free hours, which are not renewed, may not be enough", total=total))
+    return facts(*reasons, separator="; ") if reasons else ""
 
 
 def _note(offer: Offer, used: int) -> str:
@@ -167,7 +188,7 @@ def _note(offer: Offer, used: int) -> str:
         )
     elif offer.per == "unit-hour":
         notes.append(text("{units:g} units per hour", units=offer.price.value))
-    return listing(notes, "{items}; {last}") if notes else ""
+    return facts(*notes, separator="; ") if notes else ""
 
 
 # --- sessions, weeks and days -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ownlab.instruments.advise.formatting import (
     format_sessions,
     format_weeks,
 )
-from ownlab.instruments.advise.platform_costs import cost_rank
+from ownlab.instruments.advise.platform_costs import compared_currency, cost_rank
 from ownlab.instruments.advise.records import CardAdvice, Question, Recommendation, Rental
 from ownlab.text import sentences, text
 from ownlab.units import format_price
@@ -28,8 +28,15 @@ def recommend(
 ) -> tuple[Recommendation, ...]:
     """Recommend at most one offer of each kind; never one whose card is a tight fit."""
     by_name = {card.card: card for card in cards}
+    currency = compared_currency(rentals)
     safe = [
-        rental for rental in rentals if rental.fits == "yes" and rental.currency == "USD" and rental.hourly is not None
+        rental
+        for rental in rentals
+        if rental.fits == "yes"
+        and rental.hourly is not None
+        and (rental.free or rental.currency == currency)
+        # An old price in another currency is no recommendation: the platform may be gone.
+        and (currency == "USD" or rental.free or not rental.old)
     ]
     paid = _newest([rental for rental in safe if not rental.free and (buying or _in_budget(question, rental))])
     timed = question.basis is not None
@@ -48,7 +55,9 @@ def _newest(rentals: list[Rental]) -> list[Rental]:
 
 
 def _in_budget(question: Question, rental: Rental) -> bool:
-    return question.budget_usd is None or rental.cost is None or rental.cost.high <= question.budget_usd
+    if question.budget_usd is None:
+        return True
+    return rental.currency == "USD" and (rental.cost is None or rental.cost.high <= question.budget_usd)
 
 
 def _free(rentals: list[Rental], cards: dict[str, CardAdvice], timed: bool) -> Recommendation | None:
@@ -60,22 +69,27 @@ def _free(rentals: list[Rental], cards: dict[str, CardAdvice], timed: bool) -> R
             timed and rental.days is None,
             bool(rental.unsure),
             rental.days.high if rental.days else 0.0,
-            cost_rank(rental, cards[rental.card], timed=timed),
+            cost_rank(rental, cards[rental.card], timed=timed, currency=rental.currency),
         ),
     )
     if best.hours is None:
         cost = text("It is free.")
     else:
         cost = text("It is free and takes {hours}.", hours=format_hours(best.hours))
-    why = sentences(cost, _sessions(best), text("Free offers are not guaranteed."))
+    # Of a job whose duration is known, the limits have been reckoned with.
+    limits = text("Limits: {limits}.", limits=best.unsure) if best.hours is None and best.unsure else None
+    why = sentences(cost, _sessions(best), limits, text("Free offers are not guaranteed."))
     return Recommendation("free", best.card, best.platform, best.offer, why)
 
 
 def _cheapest(rentals: list[Rental], cards: dict[str, CardAdvice], timed: bool) -> Recommendation | None:
-    comparable = [rental for rental in rentals if cost_rank(rental, cards[rental.card], timed=timed)[0] == 1]
+    def rank_of(rental: Rental) -> tuple[int, float]:
+        return cost_rank(rental, cards[rental.card], timed=timed, currency=rental.currency)
+
+    comparable = [rental for rental in rentals if rank_of(rental)[0] == 1]
     if not comparable:
         return None
-    best = min(comparable, key=lambda rental: cost_rank(rental, cards[rental.card], timed=timed))
+    best = min(comparable, key=rank_of)
     return Recommendation("cheapest", best.card, best.platform, best.offer, _reason(best, cards[best.card]))
 
 
@@ -124,9 +138,9 @@ def _reason(rental: Rental, card: CardAdvice) -> str:
 def _cost(rental: Rental, card: CardAdvice) -> str:
     """The cost of the job; without a known duration, the price and the speed."""
     assert rental.hourly is not None
-    price = format_price(rental.hourly)
+    price = format_price(rental.hourly, rental.currency)
     if rental.hours is not None and rental.cost is not None:
-        cost, hours = format_money(rental.cost), format_hours(rental.hours)
+        cost, hours = format_money(rental.cost, rental.currency), format_hours(rental.hours)
         if rental.plan_cost is not None:
             return text(
                 "It costs {cost} for {hours}: {price} per hour, and the plan {plan} for {plan_cost}.",

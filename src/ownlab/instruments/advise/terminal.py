@@ -20,12 +20,13 @@ from ownlab.instruments.advise.formatting import (
 )
 from ownlab.instruments.advise.records import Advice, CardAdvice, Question, Recommendation, Rental
 from ownlab.render.console import labelled
-from ownlab.text import listing, plural, sentences, template, text
+from ownlab.text import facts, plural, sentences, template, text, translated
 from ownlab.units import format_bytes, format_price
 
 __all__ = ["show_advice", "show_cost"]
 
 _LABEL_WIDTH = 10
+_COMMA = template(", ")
 _KINDS = {"free": text("free"), "cheapest": text("cheapest"), "fastest": text("fastest"), "buy": text("to buy")}
 _FITS = {
     "yes": (text("fits"), "green"),
@@ -63,20 +64,20 @@ def show_cost(advice: Advice, out: Console, *, everything: bool = False) -> None
 
 def _show_question(question: Question, out: Console) -> None:
     kind_known = question.workload_given or question.workload_inferred
-    facts: list[str] = [_WORKLOADS[question.workload] if kind_known else text("Work of any kind")]
+    parts: list[str] = [_WORKLOADS[question.workload] if kind_known else text("Work of any kind")]
     if question.precision:
-        facts.append(question.precision)
+        parts.append(question.precision)
     if question.memory_bytes is not None and question.memory_least_bytes != 0:
-        facts.append(text("{size} of GPU memory", size=format_bytes(question.memory_bytes)))
+        parts.append(text("{size} of GPU memory", size=format_bytes(question.memory_bytes)))
     if question.count > 1:
-        facts.append(text("on {count} cards", count=question.count))
+        parts.append(text("on {count} cards", count=question.count))
     if question.basis is not None:
-        facts.append(text("{hours} on the {card}", hours=format_hours(question.basis.hours), card=question.basis.card))
+        parts.append(text("{hours} on the {card}", hours=format_hours(question.basis.hours), card=question.basis.card))
     if question.hours_per_day is not None:
-        facts.append(text("{hours:g} hours per day", hours=question.hours_per_day))
+        parts.append(text("{hours:g} hours per day", hours=question.hours_per_day))
     if question.budget_usd is not None:
-        facts.append(text("at most {budget}", budget=format_price(question.budget_usd)))
-    labelled(out, "", Text(listing(facts, "{items}, {last}"), style="bold"), indent=0, width=0)
+        parts.append(text("at most {budget}", budget=format_price(question.budget_usd)))
+    labelled(out, "", Text(facts(*parts), style="bold"), indent=0, width=0)
 
 
 def _show_recommendations(advice: Advice, out: Console, *, buying: bool = False) -> None:
@@ -96,12 +97,12 @@ def _show_recommendations(advice: Advice, out: Console, *, buying: bool = False)
 
 def _recommendation(recommendation: Recommendation, repeated: bool) -> Text:
     if recommendation.platform:
-        offer = f"{recommendation.platform} {recommendation.offer}, {recommendation.card}"
+        offer: str = facts(f"{recommendation.platform} {recommendation.offer}", recommendation.card)
     else:
         offer = recommendation.card
     if repeated:
         return Text(text("same as above: {offer}", offer=offer))
-    return Text.assemble((f"{offer}.", "bold"), f" {recommendation.why}")
+    return Text.assemble((text("{offer}. ", offer=offer), "bold"), recommendation.why)
 
 
 def _no_recommendation(advice: Advice) -> str:
@@ -261,8 +262,9 @@ def _remarks(rental: Rental, question: Question) -> str:
     remarks: list[str] = [text("tight")] if rental.fits == "tight" else []
     if question.basis is not None and rental.hours is None:
         remarks.append(text("speed unknown"))
-    if question.budget_usd is not None and rental.cost is not None and rental.cost.high > question.budget_usd:
-        over = rental.cost.low > question.budget_usd
+    dollars = rental.cost if rental.currency == "USD" else None
+    if question.budget_usd is not None and dollars is not None and dollars.high > question.budget_usd:
+        over = dollars.low > question.budget_usd
         remarks.append(text("over budget") if over else text("may exceed the budget"))
     if rental.plan_cost is not None:
         remarks.append(text("with {plan} for {cost}", plan=rental.plan, cost=format_money(rental.plan_cost)))
@@ -275,7 +277,7 @@ def _remarks(rental: Rental, question: Question) -> str:
             remarks.append(text("{sessions} in {weeks}: {days}", sessions=shown, weeks=weeks, days=days))
         else:
             remarks.append(text("{sessions}: {days}", sessions=shown, days=days))
-    return listing(remarks, "{items}, {last}") if remarks else ""
+    return facts(*remarks)
 
 
 def _show_rental_notes(rentals: Sequence[Rental], question: Question, out: Console) -> None:
@@ -326,9 +328,10 @@ def _rows(out: Console, rows: list[list[Text]], sides: tuple[str, ...], first: i
             line.append_text(pad + cell if side == ">" else cell + pad).append("  ")
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
-        below = [cell for cell in row[first:] if cell.cell_len]
+        # Without their columns, the price per hour and that of the job would read "free, free".
+        below = list({cell.plain: cell for cell in row[first:] if cell.cell_len}.values())
         if narrow and below:
-            labelled(out, "", Text(", ").join(below), indent=6, width=0)
+            labelled(out, "", Text(translated(_COMMA)).join(below), indent=6, width=0)
 
 
 def _heading(out: Console, title: str) -> None:

@@ -182,7 +182,7 @@ def _build_causes(measure: Measure, card: Card, machine: Machine) -> Iterator[st
     capability = value_of(card.compute_capability)
     if built and capability and not runs_on([code for code in built if code.startswith("sm_")], capability):
         yield text(
-            "This torch has no code for {architecture}: the driver compiles code for older cards.",
+            "This torch has no code for {architecture}: the driver compiles what was made for older cards.",
             architecture=f"sm_{capability.replace('.', '')}",
         )
 

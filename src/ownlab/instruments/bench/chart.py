@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ownlab.instruments.bench.comparison import NOISE, Comparison
-from ownlab.instruments.bench.records import GROUPS, BenchReport, Measure
+from ownlab.instruments.bench.records import GROUPS, PROFILE_NAMES, BenchReport, Measure
 from ownlab.text import facts, sentences, text
 from ownlab.units import format_rate
 
@@ -29,7 +29,7 @@ def bench_chart(report: BenchReport) -> Spec:
     about = facts(
         f"torch {machine.torch}" if machine.torch else "",
         text("driver {version}", version=machine.driver) if machine.driver else "",
-        text("profile {profile}", profile=report.profile),
+        text("profile {profile}", profile=PROFILE_NAMES.get(report.profile, report.profile)),
         report.when[:10],
     )
     panels = [

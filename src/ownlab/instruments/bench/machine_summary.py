@@ -10,7 +10,7 @@ from ownlab.instruments.bench.records import CardSummary, MachineSummary
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Card, Framework, FrameworkDevice, Machine
 from ownlab.machine.visible_devices import visible_devices
-from ownlab.text import text
+from ownlab.text import listing, text
 
 __all__ = ["catalogue_card", "describe_disk", "find_card", "find_torch", "machine_notes", "summarise"]
 
@@ -93,7 +93,9 @@ def machine_notes(machine: Machine) -> tuple[str, ...]:
         processes = value_of(card.processes) or ()
         others = [process for process in processes if process.kind == "compute" and process.pid != os.getpid()]
         if others:
-            names = ", ".join(sorted({value_of(other.command) or f"process {other.pid}" for other in others}))
+            names = listing(
+                sorted({value_of(other.command) or f"process {other.pid}" for other in others}), "{items}, {last}"
+            )
             notes.append(
                 text(
                     "Other processes use card {index} ({names}): its results are lower.", index=card.index, names=names

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from ownlab.text import text
+from ownlab.text import facts, listing, text
 
 __all__ = [
     "BUDGETS",
@@ -56,6 +56,7 @@ GROUPS = (
 )
 
 
+PROFILE_NAMES: dict[str, str] = {"quick": text("quick"), "default": text("default"), "full": text("full")}
 # Seconds. The guest starts no test that would exceed them. Importing torch and reading the machine are not included.
 BUDGETS: dict[Profile, float] = {"quick": 18.0, "default": 150.0, "full": 900.0}
 
@@ -172,8 +173,8 @@ class MachineSummary(Struct, frozen=True):
         """The cards, or the CPU where there is none, and torch: "NVIDIA H200 ×8, torch 2.13.0"."""
         names = [card.name for card in self.cards]
         counted = [f"{name} ×{names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
-        device = ", ".join(counted) or self.cpu or "a machine"
-        return f"{device}, torch {self.torch}" if self.torch else device
+        device = listing(counted, "{items}, {last}") or self.cpu or text("a machine")
+        return facts(device, f"torch {self.torch}" if self.torch else None)
 
 
 class Limit(Struct, frozen=True):

@@ -12,6 +12,7 @@ from rich.text import Text
 from ownlab.instruments.bench.comparison import Cell, Comparison, Ranking, ReferenceRatios, Row
 from ownlab.instruments.bench.records import (
     GROUPS,
+    PROFILE_NAMES,
     BenchReport,
     Event,
     Measure,
@@ -22,7 +23,8 @@ from ownlab.instruments.bench.records import (
 from ownlab.instruments.bench.report_files import ReportList
 from ownlab.instruments.bench.statistics import CONFIDENCE
 from ownlab.render.console import labelled
-from ownlab.text import facts, plural, sentences, text
+from ownlab.render.wide_text import align_left, align_right, cell_width
+from ownlab.text import facts, listing, plural, sentences, text
 from ownlab.units import format_bytes, format_rate, format_seconds
 
 __all__ = ["show_bench", "show_comparison", "show_progress", "show_reports"]
@@ -73,6 +75,7 @@ _WORKLOADS = {
     "recurrent": text("training recurrent nets"),
     "decoding": text("generating text"),
 }
+_KINDS = {"measured": text("measured"), "computed": text("computed")}
 _BAR = 12
 _NAME_NARROWEST = 16
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -132,7 +135,8 @@ def show_bench(
     """Print a report and how it compares."""
     _show_head(report, out)
     width = _name_width([measure.name for measure in report.results], out, _RATE + _BAR + 19)
-    for group in sorted({measure.group for measure in report.results}, key=_order):
+    groups = {measure.group: None for measure in report.results}
+    for group in sorted(groups, key=(*GROUPS, *groups).index):
         _heading(out, _TITLES.get(group, group))
         if group in _MEANINGS:
             labelled(out, "", Text(_MEANINGS[group], style="dim"), width=0)
@@ -153,7 +157,9 @@ def show_bench(
             label = _WORKLOADS.get(ranking.workload) or ranking.workload
             labelled(out, label, _format_ranking(ranking), width=26)
         for reference in references:
-            ratios = facts(*(f"{mean.group} {mean.ratios[1]:.2f} ×" for mean in reference.means))
+            ratios = facts(
+                *(f"{_TITLES.get(mean.group, mean.group)} {mean.ratios[1]:.2f} ×" for mean in reference.means)
+            )
             message = (
                 text("{ratios} as fast as {machine}", ratios=ratios, machine=reference.machine)
                 if ratios
@@ -166,7 +172,7 @@ def show_reports(reports: ReportList, out: Console) -> None:
     """Print the names for `compare` and `show`."""
     if not reports.reports:
         labelled(out, "", text("No results yet. `ownlab bench` creates and saves the first."), indent=0, width=0)
-    width = max((len(entry.name) for entry in reports.reports), default=0) + 2
+    width = max((cell_width(entry.name) for entry in reports.reports), default=0) + 2
     for entry in reports.reports:
         if entry.trouble:
             labelled(out, entry.name, Text(entry.trouble, style="red"), width=width)
@@ -200,7 +206,7 @@ def _show_head(report: BenchReport, out: Console) -> None:
     else:
         results = plural(len(report.results), "one result", "{n} results")
     when = f"{report.when[:16].replace('T', ' ')} UTC"
-    run = facts(results, text("profile {profile}", profile=report.profile), when)
+    run = facts(results, text("profile {profile}", profile=PROFILE_NAMES.get(report.profile, report.profile)), when)
     labelled(out, "", Text(run, style="dim"), indent=0, width=0)
     if report.results:
         labelled(out, "", Text(_legend(report), style="dim"), indent=0, width=0)
@@ -237,9 +243,9 @@ def _machine_line(report: BenchReport) -> str:
 
 def _show_group(measures: list[Measure], width: int, out: Console) -> None:
     for measure in measures:
-        line = Text(f"  {_shorten(measure.name, width).ljust(width)}")
-        line.append(format_rate(measure.median, measure.unit).rjust(_RATE))
-        line.append(f"  {_format_spread(measure):>7}", style="dim")
+        line = Text(f"  {align_left(_shorten(measure.name, width), width)}")
+        line.append(align_right(format_rate(measure.median, measure.unit), _RATE))
+        line.append(f"  {align_right(_format_spread(measure), 7)}", style="dim")
         line.append(_format_tail(measure), style="")
         if measure.share_of_peak is not None:
             style = {"low": "yellow", "above-limit": "red"}.get(measure.verdict, "green")
@@ -253,7 +259,11 @@ def _show_group(measures: list[Measure], width: int, out: Console) -> None:
     notes = dict.fromkeys(measure.note for measure in measures if measure.note)
     for note in notes:
         names = [measure.name for measure in measures if measure.note == note]
-        line_text = note if len(names) == len(measures) else text("{tests}: {note}", tests=facts(*names), note=note)
+        line_text = (
+            note
+            if len(names) == len(measures)
+            else text("{tests}: {note}", tests=listing(names, "{items}, {last}"), note=note)
+        )
         labelled(out, "", Text(line_text, style="dim"), width=0)
 
 
@@ -263,7 +273,9 @@ def _format_limits(measures: list[Measure]) -> str:
     names_by_value: dict[str, list[str]] = {}
     for limit in dict.fromkeys(measure.limit for measure in measures if measure.limit is not None):
         names_by_value.setdefault(format_rate(limit.value, unit), []).append(limit.what)
-    limits_by_value = {value: facts(*dict.fromkeys(names)) for value, names in names_by_value.items()}
+    limits_by_value = {
+        value: listing(dict.fromkeys(names), "{items}, {last}") for value, names in names_by_value.items()
+    }
     return facts(*(text("{value} ({limits})", value=value, limits=limits) for value, limits in limits_by_value.items()))
 
 
@@ -316,7 +328,7 @@ def _show_skipped(skipped: Iterable[Skipped], out: Console) -> None:
         messages = {test.message for test in tests if test.message}
         known = _REASONS.get(reason) or reason
         message = next(iter(messages)) if len(messages) == 1 else None
-        names = facts(*(test.name for test in tests[:4]))
+        names = listing((_TITLES.get(test.name, test.name) for test in tests[:4]), "{items}, {last}")
         if len(tests) > 4:
             names = text("{names} and {count} more", names=names, count=len(tests) - 4)
         line = text("{names}: {reason}", names=names, reason=known)
@@ -333,7 +345,7 @@ def _format_ranking(ranking: Ranking) -> str:
     return text(
         "{factor} the speed of a V100, {kind}; rank {rank} of {count}",
         factor=factor,
-        kind=speed.kind,
+        kind=_KINDS[speed.kind],
         rank=ranking.rank,
         count=ranking.of,
     )
@@ -346,7 +358,7 @@ def show_comparison(comparison: Comparison, out: Console) -> None:
     """Print the results of the first side and the ratios to it; for two sides, both results."""
     for letter, side in zip(_LETTERS, comparison.sides, strict=False):
         parts = [side.machine, side.when[:10], "" if side.complete else text("incomplete")]
-        labelled(out, letter, f"{side.label}: {', '.join(part for part in parts if part)}", indent=0, width=3)
+        labelled(out, letter, text("{name}: {about}", name=side.label, about=facts(*parts)), indent=0, width=3)
     head = _columns(len(comparison.sides))
     width = _name_width([row.name for row in comparison.rows], out, len(head) + 4)
     out.print()
@@ -361,8 +373,8 @@ def show_comparison(comparison: Comparison, out: Console) -> None:
         mean = next((mean for mean in comparison.means if mean.group == group), None)
         if mean is not None and mean.count > 1:
             before = "".rjust(_RATE * (2 if len(mean.ratios) == 2 else 1))
-            ratios = "".join(f"{_format_ratio(ratio).rjust(_RATIO)}  " for ratio in mean.ratios[1:])
-            label = text("geometric mean of {count}", count=mean.count).ljust(width)
+            ratios = "".join(f"{align_right(_format_ratio(ratio), _RATIO)}  " for ratio in mean.ratios[1:])
+            label = align_left(text("geometric mean of {count}", count=mean.count), width)
             _print_line(out, Text(f"  {label}{before}{ratios}".rstrip(), style="bold"))
     out.print()
     legend = sentences(
@@ -375,23 +387,26 @@ def show_comparison(comparison: Comparison, out: Console) -> None:
     labelled(out, "", Text(legend, style="dim"), indent=0, width=0)
     for letter, names in zip(_LETTERS, comparison.only, strict=False):
         if names:
-            line_text = text("Only in {letter}: {names}", letter=letter, names=", ".join(names))
+            line_text = text("Only in {letter}: {names}", letter=letter, names=listing(names, "{items}, {last}"))
             labelled(out, "", Text(line_text, style="dim"), indent=0, width=0)
 
 
 def _columns(sides: int) -> str:
     if sides == 2:
-        return "A".rjust(_RATE) + "B".rjust(_RATE) + "B/A".rjust(_RATIO)
-    return "A".rjust(_RATE) + "".join(f"{letter}  ".rjust(_RATIO + 2) for letter in _LETTERS[1:sides]).rstrip()
+        return align_right("A", _RATE) + align_right("B", _RATE) + align_right("B/A", _RATIO)
+    return (
+        align_right("A", _RATE)
+        + "".join(align_right(f"{letter}  ", _RATIO + 2) for letter in _LETTERS[1:sides]).rstrip()
+    )
 
 
 def _row(row: Row, width: int) -> Text:
-    line = Text(f"  {_shorten(row.name, width).ljust(width)}")
+    line = Text(f"  {align_left(_shorten(row.name, width), width)}")
     for number, cell in enumerate(row.cells):
         if number == 0 or len(row.cells) == 2:
-            line.append(("–" if cell is None else format_rate(cell.median, row.unit)).rjust(_RATE))
+            line.append(align_right("–" if cell is None else format_rate(cell.median, row.unit), _RATE))
         if number:
-            line.append(("–" if cell is None else _format_ratio(cell.ratio)).rjust(_RATIO), style=_style(cell))
+            line.append(align_right("–" if cell is None else _format_ratio(cell.ratio), _RATIO), style=_style(cell))
             line.append(f" {_sign(cell)}")
     line.rstrip()
     return line
@@ -419,13 +434,9 @@ def _format_ratio(ratio: float) -> str:
     return f"{ratio:.3g} ×" if ratio >= 10 or ratio < 0.1 else f"{ratio:.2f} ×"
 
 
-def _order(group: str) -> int:
-    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
-
-
 def _name_width(names: list[str], out: Console, other_columns: int) -> int:
     """Return the width of the longest name, limited by the room for the other columns."""
-    return max(_NAME_NARROWEST, min(max(map(len, names), default=0), out.width - other_columns))
+    return max(_NAME_NARROWEST, min(max(map(cell_width, names), default=0), out.width - other_columns))
 
 
 def _shorten(name: str, width: int) -> str:
@@ -441,5 +452,4 @@ def _print_line(out: Console, line: Text) -> None:
 
 
 def _heading(out: Console, title: str) -> None:
-    out.print()
-    out.print(Text(title, style="bold"))
+    out.print(Text.assemble("\n", (title, "bold")))

@@ -1,4 +1,4 @@
-"""The list of this person's data sets: which folders were downloaded, unpacked or staged, and when each was used last.
+"""The list of this person's data sets: which folders were downloaded, unpacked or packed, and when each was used last.
 
 `<state folder>/data-sets.json`. It is a convenience: a folder that is not in it loses nothing.
 """
@@ -23,7 +23,7 @@ from ownlab.text import text
 
 __all__ = ["DataSetEntry", "Origin", "known_data_sets", "remember"]
 
-Origin = Literal["downloaded", "unpacked"]
+Origin = Literal["downloaded", "unpacked", "packed"]
 
 
 class DataSetEntry(Struct, frozen=True):

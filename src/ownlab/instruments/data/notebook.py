@@ -34,6 +34,7 @@ def get(
     exclude: Iterable[str] = (),
     name: str = "",
     sha256: str = "",
+    checksums: str = "",
     connections: int = 8,
     force: bool = False,
     html: bool = False,
@@ -53,6 +54,7 @@ def get(
         tuple(exclude),
         name,
         f"sha256={sha256}" if sha256 else "",
+        checksums,
         force,
         TransferOptions(connections=connections, html=html),
     )

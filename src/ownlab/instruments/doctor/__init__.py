@@ -11,7 +11,10 @@ In the order in which `ownlab doctor` uses them:
   memory, Xid errors, other vendors), `rules/software` (framework builds, CUDA libraries, toolkit, Python, program
   errors) and `rules/environment` (containers, WSL, the host's resources).
 - `decoding.py` adds the names of errors that are given as numbers, and translates messages of systems in other languages.
-- `further_causes.py` adds the rarer causes of a message that was pasted alone.
+- `situations/` finds causes that only several signs of a pasted text show together.
+- `differential/` adds the other causes that a pasted message can have, each with its check, and recognises the kind of an unknown message.
+- `safety.py` leaves out steps that do not belong to the text's system, and lets drastic ones wait for the checks.
+- `searched_text.py` makes one text of messages and facts, in which signs are searched.
 - `queries.py` answers questions about a machine that several rules ask, and formats facts as evidence.
 - `remedies.py` builds the commands that fix a problem on this system.
 - `verification.py` multiplies matrices on every device (`--verify`).

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from typing import cast
+
 import click
 
 from ownlab.cli.options import json_option, machine_options
 from ownlab.config.machine_options import resolve_machine_options
 from ownlab.errors import DeviceUnusable, InterpreterError, UsageError
+from ownlab.instruments.doctor.cluster.records import NodeJobs
 from ownlab.instruments.doctor.diagnosis import case_of, diagnose
 from ownlab.instruments.doctor.queries import has_accelerator
 from ownlab.instruments.doctor.records import Case, Diagnosis, ProductCheck
@@ -33,6 +37,14 @@ __all__ = ["command"]
     "--verify", "verify_devices", is_flag=True, help="Compute on each accelerator and compare with the CPU's result."
 )
 @click.option("--require-gpu", is_flag=True, help="Exit with code 1 unless GPU work will run.")
+@click.option(
+    "--cluster", is_flag=True, help="Check the Slurm cluster that is reached from here, instead of this machine."
+)
+@click.option(
+    "--node-jobs",
+    type=click.Choice(["idle", "all", "none"]),
+    help="With --cluster: on which nodes a job of some seconds looks around. Default: idle, those on which nothing else runs.",
+)
 @click.option("--explain", metavar="CODE", help="Explain a finding by its code; `all` lists every code.")
 def command(
     as_json: bool,
@@ -41,6 +53,8 @@ def command(
     source: str | None,
     verify_devices: bool,
     require_gpu: bool,
+    cluster: bool,
+    node_jobs: str | None,
     explain: str | None,
 ) -> None:
     """Check whether the GPU can be used, and how to fix it if not.
@@ -51,17 +65,30 @@ def command(
     `nvidia-smi` (plain, -q, -q -x, -L, CSV), `npu-smi info`, `rocm-smi`, `amd-smi`, `lspci -k`, `dmesg`, `pip list`,
     several of them in any order, or just an error message.
 
-    Exit codes: 0 no problem, or no accelerator; 1 an accelerator cannot be used; 2 wrong usage; 3 unreadable input; 4
+    --cluster looks at Slurm: munge, clocks, users, the shared folder, versions, the configured GPUs, ports, the interpreter. On
+    idle nodes it runs a job of some seconds, which takes no GPU.
+
+    Exit codes: 0 no problem, or no accelerator; 1 an accelerator, or the cluster, cannot be used; 2 wrong usage; 3 unreadable input; 4
     Python cannot be run.
 
     \b
     ownlab doctor --verify              prove it by a product on every device
     ownlab doctor --from error.txt      pasted text; - reads stdin
     ownlab doctor --explain driver-old  what a finding means
+    ownlab doctor --cluster             is the Slurm cluster in order?
     """
     if explain is not None:
         _explain(explain, as_json)
         return
+    if cluster:
+        if source is not None or python or machine or verify_devices or require_gpu:
+            raise UsageError(
+                text("--cluster cannot be combined with --from, --python, --machine, --verify or --require-gpu.")
+            )
+        _check_cluster(cast("NodeJobs", node_jobs or "idle"), as_json)
+        return
+    if node_jobs is not None:
+        raise UsageError(text("--node-jobs needs --cluster."))
     case = _case(source, python, machine, verify_devices)
     checks: tuple[ProductCheck, ...] = ()
     if verify_devices:
@@ -73,6 +100,27 @@ def command(
     else:
         show_diagnosis(diagnosis, console(), verified=verify_devices)
     click.get_current_context().exit(_exit_code(diagnosis, require_gpu))
+
+
+def _check_cluster(node_jobs: NodeJobs, as_json: bool) -> None:
+    # Imported here: a machine without a cluster needs none of it.
+    from ownlab.config.loader import resolve_lab_options
+    from ownlab.instruments.doctor.cluster.diagnosis import diagnose_cluster
+    from ownlab.instruments.doctor.cluster.reader import read_cluster
+    from ownlab.instruments.doctor.cluster.terminal import show_cluster_diagnosis
+
+    what = {
+        "idle": text("Reading the cluster; a job of some seconds runs on each idle node"),
+        "all": text("Reading the cluster; a job of some seconds runs on each node that takes jobs"),
+        "none": text("Reading the cluster"),
+    }
+    with working(what[node_jobs]):
+        diagnosis = diagnose_cluster(read_cluster(os.environ, resolve_lab_options(), node_jobs))
+    if as_json:
+        echo_record(diagnosis)
+    else:
+        show_cluster_diagnosis(diagnosis, console())
+    click.get_current_context().exit(0 if diagnosis.verdict.usable == "yes" else DeviceUnusable.exit_code)
 
 
 def _case(source: str | None, python: str | None, machine: str | None, verify_devices: bool) -> Case:

@@ -10,7 +10,7 @@ import msgspec
 
 from ownlab.catalog.versions import major_minor, parse_version
 from ownlab.instruments.doctor.decoding import with_decoded_messages
-from ownlab.instruments.doctor.further_causes import with_further_causes
+from ownlab.instruments.doctor.differential import with_other_causes
 from ownlab.instruments.doctor.queries import (
     accelerator_on_bus,
     accelerators_of,
@@ -22,15 +22,19 @@ from ownlab.instruments.doctor.queries import (
 from ownlab.instruments.doctor.records import Case, Diagnosis, Finding, Message, ProductCheck, Verdict
 from ownlab.instruments.doctor.rules import RULES
 from ownlab.instruments.doctor.rules.software.harmless_notices import HarmlessNotice
+from ownlab.instruments.doctor.rules.software.last_resort import KnownComponent, SeveralCauses
+from ownlab.instruments.doctor.safety import safe_steps
+from ownlab.instruments.doctor.situations import with_situation
 from ownlab.instruments.doctor.system_steps import steps_for
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Machine
-from ownlab.text import listing, plural, sentences, text
+from ownlab.text import in_english, listing, plural, sentences, text
 from ownlab.units import format_bytes
 
 __all__ = ["case_of", "decide_verdict", "diagnose"]
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
+_LAST_RESORT = frozenset((SeveralCauses.code, KnownComponent.code))
 
 
 def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
@@ -38,14 +42,21 @@ def diagnose(case: Case, checks: tuple[ProductCheck, ...] = ()) -> Diagnosis:
     case = with_decoded_messages(case)
     unsorted = [finding for rule in RULES if not rule.last_resort for finding in rule().check(case)]
     for rule in RULES:
-        # A note of last resort says that nothing is known: it stands alone. The others may follow warnings.
-        alone = not unsorted if rule.severity == "note" else all(finding.severity != "error" for finding in unsorted)
+        # A note of last resort says that nothing is known: it stands alone, or beside remarks on the machine. The others may follow warnings.
+        told = [finding for finding in unsorted if finding.severity != "note" or finding.code == HarmlessNotice.code]
+        alone = not told if rule.severity == "note" else all(finding.severity != "error" for finding in unsorted)
         if rule.last_resort and alone:
             unsorted += rule().check(case)
+    of_rules = unsorted
+    unsorted = with_situation(case, unsorted)
+    if unsorted is not of_rules:  # a situation explains the text: the rules of last resort have nothing to add
+        unsorted = [finding for finding in unsorted if finding.code not in _LAST_RESORT]
     # RULES lists causes before effects. The stable sort keeps that order within a severity, blocking findings first.
+    ordered = sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], not finding.blocks))
+    signs = unsorted[:1] == ordered[:1] and unsorted[:1] != of_rules[:1]
     findings = tuple(
-        msgspec.structs.replace(finding, fix=steps_for(case.machine, with_further_causes(case.machine, finding).fix))
-        for finding in sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], not finding.blocks))
+        msgspec.structs.replace(finding, fix=safe_steps(case, finding, steps_for(case.machine, finding.fix)))
+        for finding in with_other_causes(case, ordered, signs=signs)
     )
     return Diagnosis(
         verdict=decide_verdict(case, findings, checks),
@@ -63,20 +74,21 @@ def case_of(machine: Machine) -> Case:
 
 
 def _messages_of(machine: Machine) -> Iterator[Message]:
+    """Rules recognise messages by their words, so our own are in English, too."""
     for where, fact in (("NVML", machine.nvidia.nvml), ("nvidia-smi", machine.nvidia.smi)):
         if isinstance(fact, Unknown):
-            yield Message(fact.reason, where)
+            yield Message(in_english(fact.reason), where)
     for card in value_of(machine.cards) or ():
         health = value_of(card.health)
         if health and health != "OK":
-            yield Message(health, f"card {card.index}")
+            yield Message(in_english(health), text("card {index}", index=card.index))
     no_card = isinstance(machine.cards, Known) and not has_accelerator(machine) and not is_wsl(machine)
     for framework in frameworks_of(machine):
         # Without a card, a framework's complaint that it finds none ("insufficient driver") is not a problem.
         if framework.error and (framework.failure or not no_card):
-            yield Message(framework.error, framework.name)
+            yield Message(in_english(framework.error), framework.name)
     for line in value_of(machine.host.kernel_log) or ():
-        yield Message(line, "kernel log")
+        yield Message(line, text("kernel log"))
 
 
 def decide_verdict(case: Case, findings: Iterable[Finding], checks: tuple[ProductCheck, ...] = ()) -> Verdict:
@@ -212,8 +224,8 @@ def _describe_setup(machine: Machine, cards: tuple[Card, ...], frameworks: list[
         names = name_cards(cards)
     else:
         counted = Counter(device.name for device in value_of(frameworks[0].devices) or ())
-        names = ", ".join(f"{count} × {name}" for name, count in counted.items())
-    versions = ", ".join(_framework_version(framework) for framework in frameworks)
+        names = listing((f"{count} × {name}" for name, count in counted.items()), "{items}, {last}")
+    versions = listing((_framework_version(framework) for framework in frameworks), "{items}, {last}")
     driver = parse_version(value_of(machine.nvidia.driver) or "")
     if driver:
         return text("{cards}, {frameworks} on driver {driver}", cards=names, frameworks=versions, driver=driver[0])

@@ -212,7 +212,9 @@ def name_cards(cards: Iterable[Card]) -> str:
     counted = Counter(
         value_of(card.name) or text("{maker} card", maker=_MAKERS.get(card.vendor, card.vendor)) for card in cards
     )
-    return ", ".join(f"{count} × {name}" for name, count in counted.items())
+    return listing(
+        (text("{count} × {name}", count=count, name=name) for name, count in counted.items()), "{items}, {last}"
+    )
 
 
 def card_name(card: Card) -> str:
@@ -247,7 +249,7 @@ def _name_group(cards: list[Card], name: str | None) -> str:
         if consecutive
         else text("cards {numbers}", numbers=listing(indices))
     )
-    return f"{len(cards)} × {name} ({numbers})" if name else numbers
+    return text("{count} × {name} ({numbers})", count=len(cards), name=name, numbers=numbers) if name else numbers
 
 
 def describe_fact(label: str | None, fact: Known[Any] | Unknown) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ownlab.machine.records import Machine
 
-__all__ = ["Case", "Diagnosis", "Finding", "Message", "ProductCheck", "Severity", "Verdict"]
+__all__ = ["Case", "Diagnosis", "Finding", "Message", "OtherCause", "ProductCheck", "Severity", "Verdict"]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -29,6 +29,13 @@ class Case(Struct, frozen=True):
     missing: tuple[str, ...] = ()  # what else to paste for a more complete diagnosis
 
 
+class OtherCause(Struct, frozen=True):
+    """Another cause that a message can have, and what tells it from the first one."""
+
+    cause: str
+    check: str
+
+
 class Finding(Struct, frozen=True):
     """One problem, or one noteworthy fact, that a rule found."""
 
@@ -39,6 +46,7 @@ class Finding(Struct, frozen=True):
     meaning: str
     fix: tuple[str, ...]  # the steps that fix it on this machine: commands, or sentences where no command can
     blocks: bool = False  # True: GPU work cannot run because of it
+    other_causes: tuple[OtherCause, ...] = ()  # what a message that was pasted can come from besides, most likely first
 
 
 class Verdict(Struct, frozen=True):

@@ -7,6 +7,7 @@ from all pages.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from abc import ABC, abstractmethod
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from ownlab.instruments.doctor.queries import any_framework_works, is_wsl
 from ownlab.instruments.doctor.records import Case, Finding, Message, Severity
+from ownlab.text import page_text, text
 
 __all__ = [
     "QUOTES_SHOWN",
@@ -55,7 +57,7 @@ class Rule(ABC):
     @classmethod
     def page(cls) -> str:
         """Return the rule's page as Markdown."""
-        return inspect.cleandoc(cls.__doc__ or "")
+        return page_text(inspect.cleandoc(cls.__doc__ or ""))
 
     def finding(
         self,
@@ -86,7 +88,7 @@ class MessageRule(Rule):
 
     def matches(self, case: Case) -> Iterator[tuple[Message, re.Match[str]]]:
         """Yield each message that matches a pattern, with the first match in it."""
-        pattern = re.compile("|".join(f"(?:{pattern})" for pattern in self.patterns), re.IGNORECASE)
+        pattern = _compiled("|".join(f"(?:{pattern})" for pattern in self.patterns))
         for message in case.messages:
             match = pattern.search(message.text)
             if match is not None:
@@ -154,7 +156,7 @@ class CauseRule(MessageRule):
     def find_cause(self, case: Case) -> tuple[Cause, tuple[str, ...]] | None:
         """Return the first cause that a message shows, with these messages as evidence."""
         for cause in self.causes:
-            pattern = re.compile(cause.pattern, re.IGNORECASE)
+            pattern = _compiled(cause.pattern)
             found = [(message, match) for message in case.messages if (match := pattern.search(message.text))]
             if found:
                 return cause, tuple(dict.fromkeys(quote(message, match) for message, match in found))
@@ -163,6 +165,12 @@ class CauseRule(MessageRule):
     def fix_of(self, cause: Cause, case: Case) -> tuple[str, ...]:
         """Return the fix on this machine; rules override it where the steps depend on the machine."""
         return cause.fix
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern once: the rules have more of them than the module re keeps."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def speaks_of_wsl(case: Case) -> bool:
@@ -178,7 +186,8 @@ def quote(message: Message, match: re.Match[str]) -> str:
     first = max(start, match.start() - _QUOTE_LENGTH // 2)
     last = min(end, first + _QUOTE_LENGTH)
     line = " ".join(message.text[first:last].split())  # a match may span wrapped lines
-    return f"{message.where}: {'…' if first > start else ''}{line}{'…' if last < end else ''}"
+    shown = f"{'…' if first > start else ''}{line}{'…' if last < end else ''}"
+    return text("{where}: {line}", where=message.where, line=shown)
 
 
 def cuda_error(*numbers: int) -> str:

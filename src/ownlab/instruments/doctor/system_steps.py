@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from ownlab.instruments.doctor.queries import container_kind, framework
 from ownlab.instruments.doctor.remedies import torch_wheel
 from ownlab.machine.facts import value_of
 from ownlab.machine.records import Machine
+from ownlab.text import edited, in_english, text
 
 __all__ = ["steps_for"]
 
@@ -27,8 +29,12 @@ _MANAGERS = {
 }
 _NAMES = "|".join((*_MANAGERS, "Windows"))
 # "Debian, Ubuntu: sudo apt-get …" at the start of a step, or after the comment sign: for these systems only.
-_LABELLED = re.compile(rf"^(?P<names>(?:{_NAMES})(?:, (?:{_NAMES}))*): (?P<step>.*)$", re.DOTALL)
-_ALTERNATIVES = re.compile(rf"\s{{2,}}# (?P<rest>(?:{_NAMES})(?:, (?:{_NAMES}))*: .*)$", re.DOTALL)
+# Commas and colons are those of English or of Chinese: a step is changed in the language in which it is shown.
+_LABEL_OF_SYSTEMS = rf"(?:{_NAMES})(?:(?:, |、)(?:{_NAMES}))*(?:: |：)"
+_LABELLED = re.compile(rf"^(?P<names>{_LABEL_OF_SYSTEMS})(?P<step>.*)$", re.DOTALL)
+_ALTERNATIVES = re.compile(rf"\s{{2,}}# (?P<rest>{_LABEL_OF_SYSTEMS}.*)$", re.DOTALL)
+_BETWEEN_LABELS = re.compile(rf"(?:; |；)(?={_LABEL_OF_SYSTEMS})")
+_NAME = re.compile(_NAMES)
 _INSTALL = re.compile(r"apt-get install -y (?P<packages>[a-z0-9][\w.+$()-]*(?: [a-z0-9][\w.+$()-]*)*)")
 _COMMANDS = {"dnf": "dnf install -y", "zypper": "zypper install -y", "pacman": "pacman -S --needed"}
 # The names of Debian's packages elsewhere: Fedora, openSUSE, Arch. "" means that it is part of another one.
@@ -52,8 +58,17 @@ _COLUMN = {"dnf": 0, "zypper": 1, "pacman": 2}
 _LINUX_ONLY = re.compile(
     r"\bsudo\b|\bapt-get\b|/etc/|\bldconfig\b|\bmodprobe\b|\bsystemctl\b|LD_LIBRARY_PATH|LD_PRELOAD|\bdmesg\b|\bdkms\b|\blspci\b|\bulimit\b"
 )
+# A Linux driver, its module, or the headers to build it: nothing of that belongs into WSL, where the driver is that of Windows.
+_OF_LINUX_DRIVER = re.compile(
+    r"\b(?:install|-S|--needed)\b[^\n#]*\b(?:nvidia-(?:driver|dkms|open|kernel)|akmod-nvidia|kernel-devel|linux-headers|cuda-drivers)"
+    r"|\bubuntu-drivers\b|\bdkms (?:autoinstall|install|status)|\bmodprobe (?:nvidia|-r)|\bmokutil\b|\bakmods\b|\bupdate-initramfs\b|\bdracut\b"
+    r"|NVIDIA-Linux-\S+\.run|/etc/modprobe\.d"
+)
+_WINDOWS_DRIVER = text(
+    "The driver is the one of Windows: update it there (https://www.nvidia.com/drivers), and install none inside WSL; then in PowerShell: wsl --update; wsl --shutdown"
+)
 _EXPORT = re.compile(r"^export (?P<assignments>\w+=\S*(?: \w+=\S*)*)")
-_LABEL = re.compile(r"(?<=whl/)cuXYZ(?:\s{2,}# with the cuXYZ of the installed torch\b.*)?")
+_LABEL = re.compile(r"(?<=whl/)cuXYZ(?:\s{2,}#[^\n]*cuXYZ[^\n]*torch.*|\s{2,}#[^\n]*torch[^\n]*cuXYZ.*)?")
 _OF_BUILD = re.compile(r"\+(cu\d+|cpu|rocm[\d.]+|xpu)")
 
 
@@ -62,22 +77,31 @@ def steps_for(machine: Machine, steps: Iterable[str]) -> tuple[str, ...]:
     steps = tuple(steps)
     label = _torch_label(machine)
     if label is not None:
-        steps = tuple(_LABEL.sub(label, step) for step in steps)
+        steps = tuple(edited(step, partial(_LABEL.sub, label)) for step in steps)
     if value_of(machine.host.family) == "windows":
         return _on_windows(steps)
+    if (value_of(machine.host.virtualisation) or "").startswith("wsl"):
+        steps = _in_wsl(steps)
     manager = value_of(machine.host.package_manager)
     if manager == "apt":
         steps = tuple(step for step in steps if not _of_the_other(step, value_of(machine.host.system) or ""))
     if manager is not None and manager in _MANAGERS.values():
         steps = tuple(dict.fromkeys(_on_linux(steps, manager))) or steps
     if value_of(machine.host.user_is_root) and container_kind(machine) is None:
-        steps = tuple(step.replace("sudo ", "") for step in steps)
+        steps = tuple(edited(step, _as_root) for step in steps)
     return steps
+
+
+def _as_root(step: str) -> str:
+    return step.replace("sudo ", "")
 
 
 def _of_the_other(step: str, system: str) -> bool:
     """Whether a step is for Debian on Ubuntu, or the other way round: both have apt."""
-    return (step.startswith("Debian: ") and "Ubuntu" in system) or (step.startswith("Ubuntu: ") and "Debian" in system)
+    words = in_english(step)
+    return (words.startswith("Debian: ") and "Ubuntu" in system) or (
+        words.startswith("Ubuntu: ") and "Debian" in system
+    )
 
 
 def _torch_label(machine: Machine) -> str | None:
@@ -94,8 +118,22 @@ def _torch_label(machine: Machine) -> str | None:
 
 
 def _on_windows(steps: tuple[str, ...]) -> tuple[str, ...]:
-    kept = [step for step in steps if not _LINUX_ONLY.search(step) or "Windows" in step or "WSL" in step]
-    return tuple(_EXPORT.sub(_set, step) for step in kept or steps)
+    kept = [step for step in steps if _works_on_windows(in_english(step))]
+    return tuple(edited(step, partial(_EXPORT.sub, _set)) for step in kept or steps)
+
+
+def _works_on_windows(words: str) -> bool:
+    return not _LINUX_ONLY.search(words) or "Windows" in words or "WSL" in words
+
+
+def _in_wsl(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """Replace the steps that install or build a Linux driver by the one for Windows."""
+    kept = [step for step in steps if not _is_for_linux_driver(in_english(step))]
+    return steps if len(kept) == len(steps) else tuple(dict.fromkeys((_WINDOWS_DRIVER, *kept)))
+
+
+def _is_for_linux_driver(words: str) -> bool:
+    return _OF_LINUX_DRIVER.search(words) is not None and "WSL" not in words and "purge" not in words
 
 
 def _set(match: re.Match[str]) -> str:
@@ -105,32 +143,35 @@ def _set(match: re.Match[str]) -> str:
 def _on_linux(steps: tuple[str, ...], manager: str) -> Iterator[str]:
     """Yield the steps for one package manager: its own words, and Debian's names of packages translated."""
     for step in steps:
-        labelled = _LABELLED.match(step)
-        if labelled is not None:
-            if manager in _managers(labelled["names"]):
-                yield labelled["step"]
-            elif "; " in step:
-                yield from _own_part(step, manager)
-            continue
-        alternatives = _ALTERNATIVES.search(step)
-        if alternatives is not None:
-            own = list(_own_part(alternatives["rest"], manager))
-            common = step[: alternatives.start()]
-            yield own[0] if own else _translated(common, manager)
-            continue
-        yield _translated(step, manager)
+        words = in_english(step)
+        if _LABELLED.match(words) is not None:
+            if _own_part(words, manager):
+                yield edited(step, partial(_own_part, manager=manager))
+        elif _ALTERNATIVES.search(words) is not None:
+            yield edited(step, partial(_own_alternative, manager=manager))
+        else:
+            yield edited(step, partial(_translated, manager=manager))
 
 
-def _own_part(step: str, manager: str) -> Iterator[str]:
-    """Yield the part of "Fedora: …; Arch: …" for this manager."""
-    for part in step.split("; "):
+def _own_alternative(step: str, manager: str) -> str:
+    """Return a step for this manager: what its comment has for it, or what stands before the comment."""
+    alternatives = _ALTERNATIVES.search(step)
+    if alternatives is None:
+        return step
+    return _own_part(alternatives["rest"], manager) or _translated(step[: alternatives.start()], manager)
+
+
+def _own_part(step: str, manager: str) -> str:
+    """Return the part of "Fedora: …; Arch: …" for this manager; "" if there is none."""
+    for part in _BETWEEN_LABELS.split(step):
         labelled = _LABELLED.match(part)
         if labelled is not None and manager in _managers(labelled["names"]):
-            yield labelled["step"]
+            return labelled["step"]
+    return ""
 
 
 def _managers(names: str) -> set[str]:
-    return {_MANAGERS.get(name, "") for name in names.split(", ")}
+    return {_MANAGERS.get(name, "") for name in _NAME.findall(names)}
 
 
 def _translated(step: str, manager: str) -> str:

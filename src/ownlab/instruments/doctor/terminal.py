@@ -11,12 +11,14 @@ from rich.text import Text
 from ownlab.instruments.doctor.records import Diagnosis, Finding, ProductCheck
 from ownlab.instruments.doctor.rule import Rule
 from ownlab.machine.terminal import show_brief
-from ownlab.render.console import labelled, show_page
-from ownlab.text import text
+from ownlab.render.console import hanging, labelled, show_page
+from ownlab.render.wide_text import align_left
+from ownlab.text import in_english, listing, text
 
-__all__ = ["show_diagnosis", "show_rule_list", "show_rule_page"]
+__all__ = ["show_diagnosis", "show_explain_hint", "show_finding", "show_rule_list", "show_rule_page"]
 
 _MARKS = {"error": ("✗", "bold red"), "warning": ("!", "bold yellow"), "note": ("·", "cyan")}
+_SEVERITIES = {"error": text("error"), "warning": text("warning"), "note": text("note")}
 _LABEL_WIDTH = 9
 # "Or, without a new driver: pip install …"
 _COMMAND_WITHIN = re.compile(r": (?:sudo|pip|export|docker|podman|[A-Z_]+=\S+) ")
@@ -29,11 +31,11 @@ def show_diagnosis(diagnosis: Diagnosis, out: Console, *, verified: bool = False
     no_problem = verdict.gpu_work == "no" and not any(finding.blocks for finding in diagnosis.findings)
     out.print(Text(verdict.sentence, style="bold" if no_problem else _VERDICT_STYLES[verdict.gpu_work]))
     if diagnosis.recognised:
-        kinds = ", ".join(diagnosis.recognised)
+        kinds = listing(diagnosis.recognised, "{items}, {last}")
         out.print(Text(text("Recognised in the pasted text: {kinds}.", kinds=kinds), style="dim"))
     for finding in diagnosis.findings:
         out.print()
-        _show_finding(finding, out)
+        show_finding(finding, out)
     if verified:
         out.print()
         _show_checks(diagnosis.checks, out)
@@ -42,13 +44,18 @@ def show_diagnosis(diagnosis: Diagnosis, out: Console, *, verified: bool = False
     for source in diagnosis.missing:
         out.print(Text(text("For a more complete diagnosis, also paste {source}.", source=source), style="dim"))
     if diagnosis.findings:
-        code = diagnosis.findings[0].code
-        out.print(Text(text("Explain a finding: ownlab doctor --explain {code}", code=code), style="dim"))
+        show_explain_hint(diagnosis.findings[0].code, out)
 
 
-def _show_finding(finding: Finding, out: Console) -> None:
+def show_explain_hint(code: str, out: Console) -> None:
+    """Say how the page of a rule is shown."""
+    out.print(Text(text("Explain a finding: ownlab doctor --explain {code}", code=code), style="dim"))
+
+
+def show_finding(finding: Finding, out: Console) -> None:
+    """Print one finding with its evidence, its meaning and its fix."""
     mark, style = _MARKS[finding.severity]
-    severity = (f"{mark} {finding.severity:9}", style)
+    severity = (f"{mark} {align_left(_SEVERITIES[finding.severity], 9)}", style)
     out.print(Text.assemble(severity, (finding.title, "bold"), (f"  [{finding.code}]", "dim")))
     for number, line in enumerate(finding.evidence):
         labelled(out, text("seen") if number == 0 else "", line, width=_LABEL_WIDTH)
@@ -56,12 +63,17 @@ def _show_finding(finding: Finding, out: Console) -> None:
     for number, step in enumerate(finding.fix):
         label = text("fix") if number == 0 else ""
         labelled(out, label, step, width=_LABEL_WIDTH, wrapped=not _is_command(step))
+    for number, other in enumerate(finding.other_causes):
+        label = text("if not") if number == 0 else ""
+        line = text("{cause}. Check: {check}", cause=other.cause, check=other.check)
+        labelled(out, label, line, width=_LABEL_WIDTH, wrapped=True)
 
 
 def _is_command(step: str) -> bool:
-    """Whether a step contains a shell command: it must stay on one line to be copied. Sentences begin with a capital."""
-    first = step.split(maxsplit=1)[0]
-    return "=" in first or "/" in first or first.islower() or _COMMAND_WITHIN.search(step) is not None
+    """Whether a step contains a shell command: it must stay on one line to be copied. English sentences begin with a capital."""
+    words = in_english(step)
+    first = words.split(maxsplit=1)[0]
+    return "=" in first or "/" in first or first.islower() or _COMMAND_WITHIN.search(words) is not None
 
 
 def _show_checks(checks: tuple[ProductCheck, ...], out: Console) -> None:
@@ -93,7 +105,16 @@ def _accuracy(check: ProductCheck) -> str:
 
 def show_rule_page(rule: type[Rule], out: Console) -> None:
     """Print the page of one rule."""
-    show_page(Text.assemble((rule.code, "bold"), f"  {rule.title}", (f"  ({rule.severity})", "dim")), rule.page(), out)
+    show_page(
+        Text.assemble(
+            (rule.code, "bold"),
+            f"  {rule.title}",
+            ("  ", ""),
+            (text("({severity})", severity=_SEVERITIES[rule.severity]), "dim"),
+        ),
+        rule.page(),
+        out,
+    )
 
 
 def show_rule_list(rules: Iterable[type[Rule]], out: Console) -> None:
@@ -102,4 +123,5 @@ def show_rule_list(rules: Iterable[type[Rule]], out: Console) -> None:
     width = max(len(rule.code) for rule in listed) + 2
     for rule in listed:
         mark, style = _MARKS[rule.severity]
-        out.print(Text.assemble((rule.code.ljust(width), "bold"), (f"{mark} {rule.severity:9}", style), rule.title))
+        severity = f"{mark} {align_left(_SEVERITIES[rule.severity], 9)}"
+        hanging(out, Text.assemble((align_left(rule.code, width), "bold"), (severity, style)), rule.title)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_OPTIMIZERS = "adamw, adam, sgd, adafactor, rmsprop …"
-_FORMATS = "nf4, fp4, int8, fp8, gptq, awq"
 _STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "fsdp")
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "amp-bf16", "amp-fp16")
 _count = click.IntRange(min=1)
@@ -65,7 +63,8 @@ class FitOptions(NamedTuple):
     "--optimizer",
     default="adamw",
     metavar="NAME",
-    help=f"Optimizer of the training: {_OPTIMIZERS} Arguments as torch names them: sgd:momentum=0.9. Default: adamw.",
+    help="Optimizer of the training: adamw, adam, sgd, adafactor, rmsprop … Arguments as torch names them: "
+    "sgd:momentum=0.9. Default: adamw.",
 )
 @click.option("--fused", is_flag=True, help="Use the fused kernels of the optimizer.")
 @click.option(
@@ -88,7 +87,8 @@ class FitOptions(NamedTuple):
     "--weights",
     default="",
     metavar="FORMAT",
-    help=f"Compute the weights in 4 or 8 bits: {_FORMATS}. Arguments: nf4:double=true, gptq:bits=8,group=32.",
+    help="Compute the weights in 4 or 8 bits: nf4, fp4, int8, fp8, gptq, awq. Arguments: nf4:double=true, "
+    "gptq:bits=8,group=32.",
 )
 @click.option(
     "--lora",
@@ -223,7 +223,7 @@ def _fit(options: FitOptions, target: str) -> Fit | MeasuredAlone:
         fit = predict_fit(request, trace_step, goals, working)
     if options.decode is None or isinstance(fit, MeasuredAlone):
         return fit
-    with working("Tracing the last token"):
+    with working(text("Tracing the last token")):
         return with_decoding(fit, options.decode, goals, python, deadline=options.deadline)
 
 
@@ -292,7 +292,7 @@ def _calibrate(options: FitOptions) -> None:
     from ownlab.render.console import console, working
 
     python = resolve_machine_options(python=options.python).python
-    with working("Measuring what CUDA takes on this card"):
+    with working(text("Measuring what CUDA takes on this card")):
         calibration = calibrate(python, deadline=options.deadline)
     path = save_calibration(calibration)
     if options.as_json:

@@ -15,6 +15,7 @@ from ownlab.instruments.fit.calibration import find_calibration, load_calibratio
 from ownlab.instruments.fit.card_fit import compute_floor, count_work
 from ownlab.instruments.fit.card_specs import card_of_device, choose_cards
 from ownlab.instruments.fit.guest_client import NotTraced, ask_guest, ask_trace, error_of, record_file
+from ownlab.instruments.fit.memory_chart import PHASES
 from ownlab.instruments.fit.pipeline import Goals, Working, predict_fit
 from ownlab.instruments.fit.prediction import predict
 from ownlab.instruments.fit.records import (
@@ -167,7 +168,7 @@ class Experiment(NamedTuple):
         return replace(fit, biggest=biggest) if isinstance(fit, Fit) else fit
 
     def _find_biggest_batch(self, request: Request, goals: Goals) -> tuple[Fit, BiggestBatch]:
-        with self.working("Reading the device"):
+        with self.working(text("Reading the device")):
             _, device = ask_measure(request, self.python, _LOOK, deadline=self.deadline)
         if device.free_bytes is None or goals.batches is None or request.batch is None:
             raise DeviceUnusable(
@@ -178,7 +179,7 @@ class Experiment(NamedTuple):
         here = choose_cards(f"{device.free_bytes / GIB:.3f}GiB")
         goals = goals._replace(cards=here, remedies=False, calibrations=())
         fit = predict_fit(request, self._trace, goals, self.working)
-        with self.working("Running batches on the card"):
+        with self.working(text("Running batches on the card")):
             biggest = run_biggest_batch(
                 lambda batch: self._try_batch(replace(request, batch=batch), goals.allocator),
                 fit.cards[0].biggest_batch,
@@ -195,13 +196,12 @@ class Experiment(NamedTuple):
             return Trial(batch, False, why=exc.message)
         if answer.out_of_memory is not None:
             phase, step = answer.out_of_memory.phase, answer.out_of_memory.step
-            return Trial(
-                batch, False, why=text("out of memory in the {phase} phase of step {step}", phase=phase, step=step)
-            )
+            why = text("out of memory in the {phase} phase of step {step}", phase=PHASES.get(phase, phase), step=step)
+            return Trial(batch, False, why=why)
         return Trial(batch, True, None if answer.memory is None else answer.memory.device_bytes)
 
     def _measure(self, request: Request, goals: Goals) -> Fit | MeasuredAlone:
-        with self.working("Running the real step"):
+        with self.working(text("Running the real step")):
             answer, device = ask_measure(
                 request, self.python, Settings(decode=self.decode), deadline=self.deadline, allocator=goals.allocator
             )

@@ -6,8 +6,10 @@ from rich.console import Console
 from rich.text import Text as RichText
 
 from ownlab.instruments.fit.calibration import Calibration
+from ownlab.instruments.fit.memory_chart import PHASES
 from ownlab.instruments.fit.records import BiggestBatch, Decoding, Fit, Measured, MeasuredAlone, MeasuredMemory, Spread
 from ownlab.render.console import labelled
+from ownlab.render.wide_text import align_left, align_right
 from ownlab.text import facts, plural, text
 from ownlab.units import format_bytes, format_seconds
 
@@ -84,7 +86,7 @@ def _show_device(measured: Measured, out: Console) -> None:
             text("memory"),
             text(
                 "out of memory in the {phase} phase of step {step}: {message}",
-                phase=report.phase,
+                phase=PHASES.get(report.phase, report.phase),
                 step=report.step,
                 message=report.message.splitlines()[0],
             ),
@@ -99,7 +101,7 @@ def _show_device(measured: Measured, out: Console) -> None:
 
 
 def _show_memory(fit: Fit, memory: MeasuredMemory, out: Console) -> None:
-    head = f"  {''.ljust(_LABEL)}{text('predicted').rjust(10)}{text('measured').rjust(12)}"
+    head = f"  {' ' * _LABEL}{align_right(text('predicted'), 10)}{align_right(text('measured'), 12)}"
     out.print(RichText(head, style="dim"))
     _row(out, text("allocated"), fit.peak.allocated_bytes, memory.allocated_bytes)
     _row(out, text("reserved"), fit.peak.reserved_bytes, memory.reserved_bytes)
@@ -141,7 +143,10 @@ def _show_anomalies(fit: Fit, memory: MeasuredMemory, out: Console) -> None:
 
 def _show_phases(memory: MeasuredMemory, out: Console) -> None:
     peaks = facts(
-        *(text("{size} {phase}", size=format_bytes(size), phase=name) for name, size in memory.phases.items())
+        *(
+            text("{size} {phase}", size=format_bytes(size), phase=PHASES.get(name, name))
+            for name, size in memory.phases.items()
+        )
     )
     _line(out, text("peaks by phase"), peaks)
 
@@ -149,7 +154,7 @@ def _show_phases(memory: MeasuredMemory, out: Console) -> None:
 def _row(out: Console, label: str, predicted: int, measured: int) -> None:
     error = predicted / measured - 1 if measured else 0.0
     shown = text("same") if abs(error) < _SAME else f"{error:+.1%}".replace("%", " %")
-    line = f"  {label.ljust(_LABEL)}{format_bytes(predicted).rjust(10)}{format_bytes(measured).rjust(12)}  {shown}"
+    line = f"  {align_left(label, _LABEL)}{align_right(format_bytes(predicted), 10)}{align_right(format_bytes(measured), 12)}  {shown}"
     out.print(RichText(line), no_wrap=True, overflow="ignore", crop=False)
 
 

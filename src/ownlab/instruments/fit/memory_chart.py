@@ -9,7 +9,7 @@ from ownlab.instruments.fit.records import KINDS, Fit, Kind, Phase, Timeline
 from ownlab.text import text
 from ownlab.units import GIB, format_bytes
 
-__all__ = ["GLYPHS", "Plot", "memory_chart", "plot"]
+__all__ = ["GLYPHS", "PHASES", "Plot", "memory_chart", "plot"]
 
 Spec = dict[str, Any]
 
@@ -23,9 +23,20 @@ _COLOURS: dict[Kind, str] = {
     "temporary": "#D55E00",
     "workspace": "#56B4E9",
 }
-_LABELS = {
-    "workspace": text("library workspace"),
+_LABELS: dict[Kind, str] = {
+    "weights": text("weights"),
     "optimizer": text("optimizer state"),
+    "inputs": text("inputs"),
+    "gradients": text("gradients"),
+    "activations": text("activations"),
+    "temporary": text("temporary"),
+    "workspace": text("library workspace"),
+}
+PHASES: dict[str, str] = {
+    "setup": text("setup"),
+    "forward": text("forward"),
+    "backward": text("backward"),
+    "optimizer": text("optimizer"),
 }
 
 
@@ -67,7 +78,7 @@ def _areas(fit: Fit, shown: list[Kind]) -> Spec:
     values = [
         {
             "at": round(at, 5),
-            "what": _LABELS.get(kind, kind),
+            "what": _LABELS[kind],
             "gib": round(timeline.held[kind][number] / GIB, 5),
             "order": order,
         }
@@ -94,7 +105,7 @@ def _areas(fit: Fit, shown: list[Kind]) -> Spec:
                 "title": None,
                 "sort": None,
                 "scale": {
-                    "domain": [_LABELS.get(kind, kind) for kind in shown],
+                    "domain": [_LABELS[kind] for kind in shown],
                     "range": [_COLOURS[kind] for kind in shown],
                 },
                 "legend": {"orient": "bottom", "columns": 7},  # a notebook would cut it off at the side
@@ -119,7 +130,7 @@ def _across() -> Spec:
 
 def _phases(fit: Fit) -> list[Spec]:
     """Draw a line where each phase begins, and its name."""
-    values = [{"at": round(at, 5), "phase": phase} for at, phase in _long_phases(fit)]
+    values = [{"at": round(at, 5), "phase": PHASES[phase]} for at, phase in _long_phases(fit)]
     rule = {"data": {"values": values}, "mark": {"type": "rule", "color": "#555555", "strokeDash": [4, 3]}}
     label = {"type": "text", "align": "left", "baseline": "top", "dx": 4, "fontSize": 11, "color": "#222222"}
     return [

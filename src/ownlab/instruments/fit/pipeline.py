@@ -61,19 +61,19 @@ def predict_fit(request: Request, trace_step: Tracer, goals: Goals, working: Wor
     def predict_step(step: Request) -> Fit:
         return predict(trace_step(step), step, goals.allocator)
 
-    with working("Tracing a few steps without a GPU"):
+    with working(text("Tracing a few steps without a GPU")):
         trace = trace_step(request)
         fit = with_cards(predict(trace, request, goals.allocator), trace, goals.cards)
     if goals.strategy is not None:
         fit = replace(fit, sharing=share_step(fit, trace, goals.strategy, goals.world))
     if goals.batches is not None:
-        with working("Searching for the biggest batch"):
+        with working(text("Searching for the biggest batch")):
             fit = _with_batches(fit, goals.cards, goals.batches, predict_step)
     if goals.remedies:
-        with working("Trying remedies"):
+        with working(text("Trying remedies")):
             fit = replace(fit, remedies=try_remedies(fit, predict_step))
     if goals.calibrations:
-        with working("Applying calibrations"):
+        with working(text("Applying calibrations")):
             fit = with_calibrations(fit, goals.cards, trace_step, goals.calibrations)
     return fit
 

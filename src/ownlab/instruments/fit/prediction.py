@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,12 +29,16 @@ from ownlab.instruments.fit.records import (
 )
 from ownlab.instruments.fit.torch_allocator import (
     DEFAULT_SETTINGS,
+    ROUND_LARGE,
+    Addresses,
     Allocator,
     AllocatorSettings,
     OutOfMemory,
+    RisingAddresses,
     parse_settings,
 )
 from ownlab.instruments.fit.torch_allocator_expandable import ExpandableAllocator
+from ownlab.instruments.fit.workspace_draws import densest_window, draw_sizes
 from ownlab.text import text
 from ownlab.units import MIB
 
@@ -53,6 +58,10 @@ _TIMELINE_POINTS = 240
 # Error of the predicted reserved memory on an H200 (torch 2.11.0+cu130): below the first where other orders of the events change
 # less than that. The second keeps the band within 10 % of its lower end; benchmarks/RESULTS.md says how often it holds.
 _MIN_ERROR, _MAX_ERROR = 0.015, 0.0475
+# Of two free blocks of equal size the one with the lower address is taken. Drivers place segments in their own ways: as one did on
+# an H200 for most steps, without gaps, or upwards.
+_LAYOUTS = (Addresses, Addresses, partial(Addresses, ROUND_LARGE), RisingAddresses)
+_WIDTH = 0.0995  # of the widest band, as a share of its lower end
 _STABLE = text("other orders of the same allocations reserve the same")
 _ORDER_DEPENDENT = text("what the allocator reserves depends on the order in which tensors are allocated and freed")
 
@@ -60,13 +69,12 @@ _ORDER_DEPENDENT = text("what the allocator reserves depends on the order in whi
 def predict(trace: Trace, request: Request, allocator: str = "", cuda: Context = H200) -> Fit:
     """Predict a step from its trace, without cards. `allocator`: settings as in PYTORCH_ALLOC_CONF."""
     settings = parse_settings(allocator)
-    events = read_events(trace)
-    peaks = replay(events, make_allocator(settings=settings))
+    events, peaks, spread = _likely_events(trace, settings)
     peak_event = _peak_event(events, settings)
     held = _bytes_by_tag(events[: peak_event + 1], settings)
     context = predict_context(trace, request, cuda)
     tag = trace.tags[events[peak_event].tag]
-    band = _band(events, trace.tags, peaks, context, settings)
+    band = _band(events, trace.tags, peaks, spread, context, settings)
     return Fit(
         request=request,
         torch=trace.torch,
@@ -86,6 +94,28 @@ def predict(trace: Trace, request: Request, allocator: str = "", cuda: Context =
         guesses=trace.guesses,
         optimizer_arguments=trace.optimizer_arguments,
     )
+
+
+def _likely_events(trace: Trace, settings: AllocatorSettings) -> tuple[list[Event], Peaks, tuple[int, int]]:
+    """Return the events with likely workspaces, what they take, and between which bounds most draws of workspaces reserve."""
+    events = read_events(trace)
+    peaks = replay(events, make_allocator(settings=settings))
+    draws = list(draw_sizes(trace.uncertain)) or [{}] * len(_LAYOUTS)
+    drawn = [
+        replay(_resized(events, sizes), make_allocator(settings=settings, addresses=_LAYOUTS[number % len(_LAYOUTS)]()))
+        for number, sizes in enumerate(draws)
+    ]
+    typical = [_LAYOUTS[number % len(_LAYOUTS)] is Addresses for number in range(len(draws))]
+    window = densest_window(peaks.reserved, [one.reserved for one in drawn], _WIDTH - 2 * _MIN_ERROR, typical)
+    if window.middle:
+        events, peaks = list(_resized(events, draws[window.middle - 1])), drawn[window.middle - 1]
+    return events, peaks, (window.low, window.high)
+
+
+def _resized(events: list[Event], sizes: dict[int, int]) -> Iterator[Event]:
+    """Yield the events with other sizes of some storages."""
+    for event in events:
+        yield Event(event.name, sizes[event.name], event.tag) if event.bytes >= 0 and event.name in sizes else event
 
 
 def _peak_event(events: list[Event], settings: AllocatorSettings) -> int:
@@ -131,16 +161,36 @@ def _phase(trace: Trace, peak_event: int) -> Phase:
     return trace.tags[trace.events.tag[peak_event]].phase
 
 
-def _band(events: list[Event], tags: tuple[Tag, ...], peaks: Peaks, context: int, settings: AllocatorSettings) -> Band:
-    """Compute the band: as wide as other orders of the events differ, within the errors that were measured."""
+def _band(
+    events: list[Event],
+    tags: tuple[Tag, ...],
+    peaks: Peaks,
+    spread: tuple[int, int],
+    context: int,
+    settings: AllocatorSettings,
+) -> Band:
+    """Compute the band: as wide as other workspaces and other orders of the events differ, within the errors that were measured."""
     workspace = frozenset(number for number, tag in enumerate(tags) if tag.kind == "workspace")
     others = [replay(order, make_allocator(settings=settings)).reserved for order in reorder_events(events, workspace)]
     difference = max(abs(other - peaks.reserved) for other in others) / max(1, peaks.reserved)
-    share = min(max(difference, _MIN_ERROR), _MAX_ERROR)
-    low = max(round(peaks.reserved * (1 - share)), peaks.allocated)
-    high = round(peaks.reserved * (1 + share))
-    why = _STABLE if difference <= _MIN_ERROR else _ORDER_DEPENDENT
+    low, high = _widened(spread, peaks.reserved, difference)
+    low = max(low, peaks.allocated)
+    why = _STABLE if difference <= _MIN_ERROR and spread[0] == spread[1] else _ORDER_DEPENDENT
     return Band(low, high, low + context - CONTEXT_ERROR, high + context + CONTEXT_ERROR, why)
+
+
+def _widened(spread: tuple[int, int], reserved: int, difference: float) -> tuple[int, int]:
+    """Return the spread with its errors on both sides, not wider than the widest band."""
+    share = min(max(difference, _MIN_ERROR), _MAX_ERROR)
+    low = min(spread[0], round(reserved * (1 - share)))
+    high = max(spread[1], round(reserved * (1 + share)))
+    excess = high - low * (1 + _WIDTH)
+    if excess <= 0:
+        return low, high
+    # What is too much is taken from the margins in equal shares, and not from what was drawn.
+    above, below = high - spread[1], spread[0] - low
+    cut = min(1.0, excess / max(1.0, above + below * (1 + _WIDTH)))
+    return round(low + cut * below), round(high - cut * above)
 
 
 def _timeline(trace: Trace, events: list[Event], peak_event: int) -> Timeline:
@@ -208,9 +258,15 @@ def read_events(trace: Trace) -> list[Event]:
     return [Event(*row) for row in zip(columns.name, columns.bytes, columns.tag, strict=True)]
 
 
-def make_allocator(capacity: int | None = None, settings: AllocatorSettings = DEFAULT_SETTINGS) -> Allocator:
-    """Make the allocator for these settings."""
-    return (ExpandableAllocator if settings.expandable_segments else Allocator)(capacity, settings)
+def make_allocator(
+    capacity: int | None = None,
+    settings: AllocatorSettings = DEFAULT_SETTINGS,
+    addresses: Addresses | None = None,
+) -> Allocator:
+    """Make the allocator for these settings; its segments lie as `addresses` places them."""
+    if settings.expandable_segments:
+        return ExpandableAllocator(capacity, settings)
+    return Allocator(capacity, settings, addresses)
 
 
 def replay(events: Iterable[Event], allocator: Allocator) -> Peaks:

@@ -126,6 +126,13 @@ class Events(Struct, frozen=True):
     tag: tuple[int, ...] = ()
 
 
+class Uncertain(Struct, frozen=True):
+    """Workspaces of libraries whose size is an estimate; columns of equal length."""
+
+    name: tuple[int, ...] = ()  # of the storage, as in the events
+    bytes: tuple[tuple[int, ...], ...] = ()  # sizes that are likely, each as often as it was voted for
+
+
 class Trouble(Struct, frozen=True):
     """Why the guest could not trace or measure."""
 
@@ -149,6 +156,7 @@ class Trace(Struct, frozen=True):
     seq: int | None = None
     error: Trouble | None = None
     optimizer_arguments: dict[str, bool | int | float] = {}  # as torch took them, defaults included
+    uncertain: Uncertain = Uncertain()
 
 
 # -- the prediction ------------------------------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ from rich.console import Console
 from rich.text import Text as RichText
 
 from ownlab.instruments.fit.card_specs import usable_of_size
-from ownlab.instruments.fit.memory_chart import GLYPHS, plot
+from ownlab.instruments.fit.memory_chart import GLYPHS, PHASES, plot
 from ownlab.instruments.fit.records import KINDS, CardFit, Fit, Kind, ModuleShare, Sharing
 from ownlab.render.console import labelled
-from ownlab.text import facts, listing, plural, sentences, template, text
+from ownlab.render.wide_text import align_left, align_right, cell_width, shorten
+from ownlab.text import facts, in_english, listing, plural, sentences, template, text
 from ownlab.units import GIB, format_bytes, format_seconds
 
 __all__ = ["show_fit", "show_timeline"]
@@ -36,6 +37,7 @@ _LABELS: dict[str, str] = {
     "context": text("CUDA itself"),
 }
 _BAR = 24
+_ANY = "any with "  # a size is given instead of a card (catalog/cards.py)
 _MODULES = 12
 _PLOT_ROWS = 10
 # Arithmetic that differs by less than this counts as equal.
@@ -50,7 +52,7 @@ _PEAK_HEADINGS = {
 _VERDICTS = {
     "yes": (text("fits"), "green"),
     "tight": (text("tight"), "yellow"),
-    "no": (text("no"), "red"),
+    "no": (text("does not fit"), "red"),
     "unknown": (text("not sure"), "yellow"),
 }
 
@@ -169,8 +171,9 @@ def _summary(fit: Fit) -> str:
 
 
 def _name_in_sentence(card: CardFit) -> str:
-    if card.name.startswith("any with"):
-        return text("any card with {memory}", memory=card.name.removeprefix("any with").strip())
+    name = in_english(card.name)
+    if name.startswith(_ANY):
+        return text("any card with {memory}", memory=name.removeprefix(_ANY))
     return text("the {card}", card=card.name)
 
 
@@ -255,16 +258,16 @@ def _peak(fit: Fit) -> str:
 
 
 def _show_cards(fit: Fit, out: Console) -> None:
-    width = max(len(card.name) for card in fit.cards) + 2
-    memories = max(len(_memory(card)) for card in fit.cards)
-    verdicts = max(len(_VERDICTS[card.fits][0]) for card in fit.cards) + 2
-    floors = max(len(_floor(card)) for card in fit.cards) + 2
+    width = max(cell_width(card.name) for card in fit.cards) + 2
+    memories = max(cell_width(_memory(card)) for card in fit.cards)
+    verdicts = max(cell_width(_VERDICTS[card.fits][0]) for card in fit.cards) + 2
+    floors = max(cell_width(_floor(card)) for card in fit.cards) + 2
     for card in fit.cards:
         verdict, style = _VERDICTS[card.fits]
-        line = RichText(f"  {card.name.ljust(width)}{_memory(card).rjust(max(9, memories))}  ")
-        line.append(verdict.ljust(max(6, verdicts)), style=style)
-        line.append(_spare(card).ljust(17))
-        line.append(_floor(card).ljust(floors))
+        line = RichText(f"  {align_left(card.name, width)}{align_right(_memory(card), max(9, memories))}  ")
+        line.append(align_left(verdict, max(6, verdicts)), style=style)
+        line.append(align_left(_spare(card), 17))
+        line.append(align_left(_floor(card), floors))
         if fit.searched is not None or card.biggest_batch is not None:
             line.append(_biggest_batch(card))
         line.rstrip()
@@ -289,7 +292,7 @@ def _card_notes(cards: tuple[CardFit, ...]) -> list[str]:
                 "The memory of CUDA and its libraries was measured on an H200, and is assumed to be the same on other cards."
             )
         )
-    for size in sorted({round(card.memory_bytes / GIB, 3) for card in cards if card.name.startswith("any with")}):
+    for size in sorted({round(card.memory_bytes / GIB, 3) for card in cards if in_english(card.name).startswith(_ANY)}):
         usable = usable_of_size(size)
         if usable is not None:
             notes.append(
@@ -316,11 +319,11 @@ def _biggest_batch(card: CardFit) -> str:
 
 
 def _show_remedies(fit: Fit, out: Console) -> None:
-    width = max(len(trial.option) for trial in fit.remedies) + 2
+    width = max(cell_width(trial.option) for trial in fit.remedies) + 2
     for trial in fit.remedies:
         if trial.device_bytes is None or trial.saved_bytes is None or trial.arithmetic is None:
             reason = text("not possible here: {reason}", reason=trial.refused)
-            labelled(out, trial.option.ljust(width), RichText(reason, style="dim"), width=width)
+            labelled(out, align_left(trial.option, width), RichText(reason, style="dim"), width=width)
             continue
         effect = template("{memory}, {size} less.") if trial.saved_bytes >= 0 else template("{memory}, {size} more.")
         memory, size = format_bytes(trial.device_bytes), format_bytes(abs(trial.saved_bytes))
@@ -331,7 +334,7 @@ def _show_remedies(fit: Fit, out: Console) -> None:
             text("It fits {cards}.", cards=listing(trial.fits)) if trial.fits else None,
             trial.note,
         )
-        labelled(out, trial.option.ljust(width), result, width=width)
+        labelled(out, align_left(trial.option, width), result, width=width)
 
 
 def _spare(card: CardFit) -> str:
@@ -354,7 +357,9 @@ def _show_parts(fit: Fit, out: Console) -> None:
         size = getattr(fit.parts, name)
         if size <= 0:
             continue
-        line = RichText(f"  {_LABELS[name].ljust(_LABEL)}{format_bytes(size).rjust(9)} {100 * size / total:4.0f} %  ")
+        line = RichText(
+            f"  {align_left(_LABELS[name], _LABEL)}{align_right(format_bytes(size), 9)} {100 * size / total:4.0f} %  "
+        )
         line.append("█" * round(_BAR * size / total), style=_COLOURS.get(name, "dim"))
         line.rstrip()
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
@@ -365,9 +370,9 @@ def _show_modules(fit: Fit, out: Console) -> None:
     largest = sorted(fit.modules, key=lambda share: -share.bytes)[:_MODULES]
     kept = set(map(id, largest))
     shown = [share for share in fit.modules if id(share) in kept]
-    width = max(len(_module(share)) for share in shown) + 2
+    width = max(cell_width(_module(share)) for share in shown) + 2
     for share in shown:
-        line = f"  {_module(share).ljust(width)}{format_bytes(share.bytes).rjust(9)} {100 * share.bytes / (fit.peak.allocated_bytes or 1):4.0f} %"
+        line = f"  {align_left(_module(share), width)}{align_right(format_bytes(share.bytes), 9)} {100 * share.bytes / (fit.peak.allocated_bytes or 1):4.0f} %"
         out.print(RichText(line), no_wrap=True, overflow="ignore", crop=False)
     if len(fit.modules) > len(shown):
         note = plural(
@@ -390,15 +395,18 @@ def show_timeline(fit: Fit, out: Console) -> None:
     for number, row in enumerate(drawn.rows):
         label = format_bytes(drawn.highest * (len(drawn.rows) - number) / len(drawn.rows)) if number % 3 == 0 else ""
         out.print(
-            RichText(f"  {label.rjust(9)} ", style="dim") + _cells(row), no_wrap=True, overflow="ignore", crop=False
+            RichText(f"  {align_right(label, 9)} ", style="dim") + _cells(row),
+            no_wrap=True,
+            overflow="ignore",
+            crop=False,
         )
-    marks = [" "] * width
-    for column, phase in drawn.phases:
-        for offset, letter in enumerate(f"│{phase}"):
-            if column + offset < width:
-                marks[column + offset] = letter
-    out.print(RichText(" " * 12 + "".join(marks).rstrip(), style="dim"), no_wrap=True, overflow="ignore", crop=False)
-    out.print(RichText(" " * (12 + drawn.peak_column) + "▲ peak"), no_wrap=True, overflow="ignore", crop=False)
+    marks = ""
+    ends = [*(column for column, _ in drawn.phases[1:]), width]
+    for (column, phase), end in zip(drawn.phases, ends, strict=True):
+        marks = align_left(marks, column) + shorten(f"│{PHASES[phase]}", end - column)
+    out.print(RichText(" " * 12 + marks, style="dim"), no_wrap=True, overflow="ignore", crop=False)
+    indent = " " * (12 + drawn.peak_column)
+    out.print(RichText(f"{indent}{text('▲ peak')}"), no_wrap=True, overflow="ignore", crop=False)
     legend = RichText(" " * 12)
     for kind in KINDS:
         if any(fit.timeline.held[kind]):

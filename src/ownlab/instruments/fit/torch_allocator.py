@@ -17,7 +17,18 @@ from ownlab.errors import UsageError
 from ownlab.text import text
 from ownlab.units import MIB
 
-__all__ = ["DEFAULT_SETTINGS", "Allocator", "AllocatorSettings", "Block", "OutOfMemory", "Pool", "parse_settings"]
+__all__ = [
+    "DEFAULT_SETTINGS",
+    "ROUND_LARGE",
+    "Addresses",
+    "Allocator",
+    "AllocatorSettings",
+    "Block",
+    "OutOfMemory",
+    "Pool",
+    "RisingAddresses",
+    "parse_settings",
+]
 
 MIN_BLOCK = 512
 SMALL_SIZE = 1 * MIB  # the largest size of the small pool
@@ -103,10 +114,11 @@ class Pool:
         return [self._blocks[key] for key in self._keys]
 
 
-class _Addresses:
+class Addresses:
     """The addresses that the driver gives to segments. Those of segments that were released are not used again."""
 
-    def __init__(self) -> None:
+    def __init__(self, chunk: int = _ADDRESS_CHUNK) -> None:
+        self._chunk = chunk
         self._lowest = _HIGHEST_ADDRESS
         self._rests: list[tuple[int, int]] = []  # what is left of chunks: size and address
 
@@ -116,7 +128,7 @@ class _Addresses:
         if index < len(self._rests):
             room, address = self._rests.pop(index)
         else:
-            room = -(-size // _ADDRESS_CHUNK) * _ADDRESS_CHUNK
+            room = -(-size // self._chunk) * self._chunk
             self._lowest -= room
             address = self._lowest
         if room > size:
@@ -124,17 +136,34 @@ class _Addresses:
         return address
 
 
+class RisingAddresses(Addresses):
+    """Addresses of a driver that gives each segment one above the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0
+
+    def take(self, size: int) -> int:
+        address, self._next = self._next, self._next + size + ROUND_LARGE
+        return address
+
+
 class Allocator:
     """The allocator of one card in one process. `capacity`: bytes that it may reserve; None: no limit."""
 
-    def __init__(self, capacity: int | None = None, settings: AllocatorSettings = DEFAULT_SETTINGS) -> None:
+    def __init__(
+        self,
+        capacity: int | None = None,
+        settings: AllocatorSettings = DEFAULT_SETTINGS,
+        addresses: Addresses | None = None,
+    ) -> None:
         self.capacity, self.settings = capacity, settings
         self.allocated = self.reserved = 0
         self.peak_allocated = self.peak_reserved = 0
         self.retries = 0
         self._pools = (Pool(small=True), Pool(small=False))
         self._blocks_by_name: dict[int, Block] = {}
-        self._addresses = _Addresses()
+        self._addresses = Addresses() if addresses is None else addresses
 
     def allocate(self, name: int, size: int) -> None:
         """Allocate the storage of a tensor."""

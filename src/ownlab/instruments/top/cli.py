@@ -397,11 +397,12 @@ def _csv_printer(options: TopOptions) -> Callable[[TopReading], None]:
 
 def _list_fields() -> None:
     from ownlab.instruments.top.fields import FIELDS
+    from ownlab.render.console import console, hanging
 
-    width = max(map(len, FIELDS))
+    out, width = console(), max(map(len, FIELDS))
     for field in FIELDS.values():
         unit = f" ({field.unit})" if field.unit else ""
-        click.echo(f"{field.name:<{width}}  {field.meaning}{unit}")
+        hanging(out, f"{field.name:<{width}}  ", f"{field.meaning}{unit}")
 
 
 # -- Prometheus, and the full screen -------------------------------------------------------------------------------------

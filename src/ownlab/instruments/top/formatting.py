@@ -13,9 +13,12 @@ from ownlab.units import format_bytes
 __all__ = [
     "ACTIVITY",
     "BUSY",
+    "CLOCK",
     "DETAILS",
     "MEASURES",
     "MEASURES_OF_GPM",
+    "MEMORY",
+    "POWER",
     "SORT_KEYS",
     "Measure",
     "ProcessRow",
@@ -114,28 +117,28 @@ def _format_busy(card: CardSample) -> str:
 
 
 BUSY = Measure(
-    "busy",
+    text("busy"),
     text("time in which anything ran: GPM's value, else nvidia-smi's GPU-Util"),
     _busy,
     _format_busy,
     _format_busy,
 )
 MEMORY = Measure(
-    "memory",
+    text("VRAM"),
     text("memory of the card that is in use"),
     lambda card: percentage(card.memory_used, card.memory_total),
     _format_memory,
     _memory_cell,
 )
 POWER = Measure(
-    "power",
+    text("power"),
     text("power draw, relative to the power limit"),
     lambda card: percentage(card.power, card.power_limit),
     _format_power,
     _power_cell,
 )
 CLOCK = Measure(
-    "clock",
+    text("clock"),
     text("SM clock, relative to the maximum"),
     lambda card: percentage(card.clock_sm, card.clock_sm_max),
     _format_clock,
@@ -143,16 +146,16 @@ CLOCK = Measure(
 )
 
 ACTIVITY = (
-    _activity("SM", text("multiprocessors (SMs) that were active"), "sm"),
-    _activity("tensor", text("time in which tensor cores were active"), "tensor"),
-    _activity("DRAM", text("memory bandwidth used"), "dram"),
+    _activity(text("SM"), text("multiprocessors (SMs) that were active"), "sm"),
+    _activity(text("tensor"), text("time in which tensor cores were active"), "tensor"),
+    _activity(text("DRAM"), text("memory bandwidth used"), "dram"),
 )
 DETAILS = (
-    _activity("occup.", text("resident warps, relative to what fits"), "occupancy"),
+    _activity(text("occup."), text("resident warps, relative to what fits"), "occupancy"),
     _activity("fp32", text("time in which 32-bit units were active, outside tensor cores"), "fp32"),
     _activity("fp16", text("time in which 16-bit units were active, outside tensor cores"), "fp16"),
     _activity("fp64", text("time in which 64-bit units were active, outside tensor cores"), "fp64"),
-    _activity("int", text("time in which integer units were active"), "integer"),
+    _activity(text("int"), text("time in which integer units were active"), "integer"),
     CLOCK,
 )
 # Only for cards that measure their activity.
@@ -163,12 +166,12 @@ MEASURES = (BUSY, *ACTIVITY, MEMORY, POWER)
 
 def card_name(card: CardSample, *, short: bool = False) -> str:
     """Return "0 NVIDIA H200"; for a MIG instance "0 1g.18gb (MIG)"."""
-    name = f"{card.index} {_short_name(card.name) if short or card.parent else card.name or 'card'}"
+    name = f"{card.index} {_short_name(card.name) if short or card.parent else card.name or text('card')}"
     return f"{name} (MIG)" if card.parent else name
 
 
 def _short_name(name: str) -> str:
-    return name.removeprefix("NVIDIA ").removeprefix("GeForce ") or "card"
+    return name.removeprefix("NVIDIA ").removeprefix("GeForce ") or text("card")
 
 
 def card_state(card: CardSample) -> str:

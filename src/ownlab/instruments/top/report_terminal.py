@@ -8,7 +8,7 @@ from ownlab.instruments.top.fields import format_time
 from ownlab.instruments.top.report import CardReport, Report
 from ownlab.instruments.top.verdict_rules import format_metric, load_rules
 from ownlab.render.console import labelled
-from ownlab.text import facts, plural, text
+from ownlab.text import facts, plural, sentence, text
 from ownlab.units import format_bytes, format_seconds
 
 __all__ = ["show_report"]
@@ -40,18 +40,19 @@ def show_report(report: Report, out: Console) -> None:
     if not report.cards:
         out.print()
         message = text("unknown: {reason}", reason=report.trouble) if report.trouble else text("unknown")
-        labelled(out, "cards", message, indent=0, width=_LABEL)
+        labelled(out, text("cards"), message, indent=0, width=_LABEL)
     if report.host.means:
         out.print()
-        out.print("Host", style="bold")
+        out.print(text("Host"), style="bold")
         _show_host(report, out)
 
 
 def _show_card(card: CardReport, report: Report, out: Console) -> None:
-    out.print(f"{card.index}: {card.name or card.uuid}", style="bold", markup=False, highlight=False)
-    _line(out, "verdict", f"{card.headline}.")
+    title = text("{index}: {card}", index=card.index, card=card.name or card.uuid)
+    out.print(title, style="bold", markup=False, highlight=False)
+    _line(out, text("verdict"), sentence(card.headline))
     if card.advice:
-        _line(out, "try", card.advice)
+        _line(out, text("try"), card.advice)
     metrics = load_rules().metrics
     for name in _METRICS:
         if card.peaks.get(name, 0.0) >= _LEAST.get(name, 0.0) and name in card.means:
@@ -61,13 +62,13 @@ def _show_card(card: CardReport, report: Report, out: Console) -> None:
     if card.no_saturation:
         _line(out, "", text("the activity of the card is unknown: {reason}", reason=card.no_saturation))
     if card.memory_peak is not None:
-        _line(out, "memory", _format_peak(card.memory_peak, card.memory_total))
+        _line(out, text("VRAM"), _format_peak(card.memory_peak, card.memory_total))
     if card.energy is not None:
         energy = card.energy / _JOULES_IN_WH
         if card.energy_from == "counter":
-            _line(out, "energy", text("{energy:.3g} Wh (the card's counter)", energy=energy))
+            _line(out, text("energy"), text("{energy:.3g} Wh (the card's counter)", energy=energy))
         else:
-            _line(out, "energy", text("{energy:.3g} Wh (power integrated over time)", energy=energy))
+            _line(out, text("energy"), text("{energy:.3g} Wh (power integrated over time)", energy=energy))
     if len(card.spans) > 1:
         _show_spans(card, report, out)
 
@@ -78,7 +79,7 @@ def _show_spans(card: CardReport, report: Report, out: Console) -> None:
     labels = {span.begun: f"+{_format_offset(span.begun - report.begun)}" for span in longest}
     width = max(_LABEL, 2 + max(map(len, labels.values())))
     for span in sorted(longest, key=lambda span: span.begun):
-        line = f"{format_seconds(round(span.seconds) or 1)}: {span.sentence}"
+        line = text("{name}: {about}", name=format_seconds(round(span.seconds) or 1), about=span.sentence)
         labelled(out, labels[span.begun], line, indent=2, width=width)
     if len(card.spans) > _MOST_SPANS:
         _line(out, "", text("and {count} shorter spans; --json lists all", count=len(card.spans) - _MOST_SPANS))
@@ -95,7 +96,7 @@ def _show_host(report: Report, out: Console) -> None:
             mean, peak = f"{means[name]:.0f} %", f"{peaks[name]:.0f} %"
             _line(out, "", text("{metric}: mean {mean}, peak {peak}", metric=label, mean=mean, peak=peak))
     if "memory_used" in means:
-        _line(out, "memory", _format_peak(peaks["memory_used"], means.get("memory")))
+        _line(out, text("RAM"), _format_peak(peaks["memory_used"], means.get("memory")))
     labels = {
         "disk_read": text("disk read"),
         "disk_written": text("disk written"),
@@ -108,7 +109,7 @@ def _show_host(report: Report, out: Console) -> None:
         if name in means
     ]
     if rates:
-        _line(out, "rates", facts(*rates))
+        _line(out, text("rates"), facts(*rates))
 
 
 def _format_peak(peak: float, total: float | None) -> str:

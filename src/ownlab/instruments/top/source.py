@@ -15,7 +15,7 @@ from ownlab.errors import UsageError
 from ownlab.instruments.top.nvml_child import GPM_PENDING, PENDING
 from ownlab.instruments.top.process_sampler import Owners
 from ownlab.instruments.top.records import CardSample, Sample
-from ownlab.text import text
+from ownlab.text import listing, text
 
 __all__ = ["CardFilter", "Source", "StreamEnded", "follow", "open_source", "settle"]
 
@@ -102,7 +102,7 @@ class CardFilter:
     def _check(self, cards: tuple[CardSample, ...]) -> None:
         for name in self._wanted:
             if not any(_matches(card, name) for card in cards):
-                indices = ", ".join(str(index) for index in dict.fromkeys(card.index for card in cards))
+                indices = listing(dict.fromkeys(card.index for card in cards), "{items}, {last}")
                 raise UsageError(
                     text("There is no card {name}.", name=name), hint=text("Available cards: {cards}", cards=indices)
                 )

@@ -20,14 +20,30 @@ from ownlab.instruments.top.formatting import (
 )
 from ownlab.instruments.top.records import CardSample, HostSample, TopReading, Verdict
 from ownlab.render.console import labelled
+from ownlab.render.wide_text import align_left, align_right, cell_width, shorten
 from ownlab.text import facts, sentences, text
 
 __all__ = ["show_reading"]
 
 _NAME_WIDTH_IN_A_PIPE = 32
 # The columns of the table of cards: title and width. The name gets the rest of the line.
-_CARD_COLUMNS = (("busy", 5), ("SM", 5), ("tensor", 6), ("DRAM", 5), ("memory", 15), ("power", 9), ("", 5))
-_PROCESS_COLUMNS = (("PID", 8), ("card", 5), ("GPU mem", 9), ("GPU", 5), ("CPU", 6), ("RAM", 9))
+_CARD_COLUMNS = (
+    (text("busy"), 5),
+    (text("SM"), 5),
+    (text("tensor"), 6),
+    (text("DRAM"), 5),
+    (text("VRAM"), 15),
+    (text("power"), 9),
+    ("", 5),
+)
+_PROCESS_COLUMNS = (
+    (text("PID"), 8),
+    (text("card"), 5),
+    (text("GPU mem"), 9),
+    (text("GPU"), 5),
+    (text("CPU"), 6),
+    (text("RAM"), 9),
+)
 
 
 def show_reading(reading: TopReading, out: Console) -> None:
@@ -50,7 +66,7 @@ def show_reading(reading: TopReading, out: Console) -> None:
         out.print()
         _show_processes(rows, out)
     out.print()
-    labelled(out, "host", _format_host(sample.host), indent=0, width=6)
+    labelled(out, text("host"), _format_host(sample.host), indent=0, width=6)
     seconds = max((verdict.seconds for verdict in reading.verdicts), default=0.0)
     if seconds >= 1:
         note = text("verdicts over {seconds} s", seconds=f"{seconds:.{seconds < 10:d}f}")
@@ -64,12 +80,12 @@ def _show_cards(cards: Sequence[CardSample], verdicts: Sequence[Verdict], out: C
     room = (out.width if out.width < 1000 else 0) - sum(width + 2 for _, width in _CARD_COLUMNS)
     room = max(room, 12) if out.width < 1000 else _NAME_WIDTH_IN_A_PIPE
     verdict_by_card = {verdict.card: verdict for verdict in verdicts}
-    _print_line(out, Text("card".ljust(room) + _align([title for title, _ in _CARD_COLUMNS]), style="dim"))
+    _print_line(out, Text(align_left(text("card"), room) + _align([title for title, _ in _CARD_COLUMNS]), style="dim"))
     for card in cards:
         temperature = "" if card.temperature is None else f"{card.temperature:.0f} °C"
         cells = [*(measure.cell(card) for measure in MEASURES), temperature]
-        name = _shorten(card_name(card, short=room < _NAME_WIDTH_IN_A_PIPE), room)
-        _print_line(out, Text(name.ljust(room), style="bold").append(_align(cells), style="not bold"))
+        name = shorten(card_name(card, short=room < _NAME_WIDTH_IN_A_PIPE), room)
+        _print_line(out, Text(align_left(name, room), style="bold").append(_align(cells), style="not bold"))
         verdict = verdict_by_card.get(card.uuid)
         if verdict is not None:
             labelled(out, "", sentences(verdict.sentence, verdict.advice), indent=2, width=0)
@@ -79,16 +95,18 @@ def _show_cards(cards: Sequence[CardSample], verdicts: Sequence[Verdict], out: C
 
 
 def _align(cells: Sequence[str]) -> str:
-    return "".join(f"  {cell.rjust(width)}" for cell, (_, width) in zip(cells, _CARD_COLUMNS, strict=True))
+    return "".join(f"  {align_right(cell, width)}" for cell, (_, width) in zip(cells, _CARD_COLUMNS, strict=True))
 
 
 def _show_processes(rows: Sequence[ProcessRow], out: Console) -> None:
-    head = " ".join(title.rjust(width) for title, width in _PROCESS_COLUMNS)
-    _print_line(out, Text(f"{head}  owner, command", style="dim"))
+    head = " ".join(align_right(title, width) for title, width in _PROCESS_COLUMNS)
+    _print_line(out, Text(f"{head}  {text('owner, command')}", style="dim"))
     for row in rows:
-        figures = " ".join(cell.rjust(width) for cell, (_, width) in zip(row.cells, _PROCESS_COLUMNS, strict=True))
+        figures = " ".join(
+            align_right(cell, width) for cell, (_, width) in zip(row.cells, _PROCESS_COLUMNS, strict=True)
+        )
         names = "  ".join(part for part in (row.owner, row.command) if part)
-        _print_line(out, Text(f"{figures}  {_shorten(names, max(12, out.width - len(figures) - 2))}"))
+        _print_line(out, Text(f"{figures}  {shorten(names, max(12, out.width - cell_width(figures) - 2))}"))
 
 
 def _format_host(host: HostSample) -> str:
@@ -114,7 +132,3 @@ def _format_cpu(host: HostSample) -> str:
 def _print_line(out: Console, line: Text) -> None:
     line.rstrip()
     out.print(line, no_wrap=True, overflow="ignore", crop=False)
-
-
-def _shorten(name: str, room: int) -> str:
-    return name if len(name) <= room else f"{name[: room - 1]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -20,6 +21,9 @@ __all__ = ["command"]
 
 # Steps that are measured if nothing is said: enough for a stable mean, and then the script runs on undisturbed.
 _STEPS = 200
+# Of each run of --try, and how many seconds all of them may take.
+_TRIED_STEPS = 40
+_BUDGET_SECONDS = 600.0
 # How long a process is looked at.
 _ATTACHED_SECONDS = 10.0
 
@@ -36,6 +40,9 @@ class WhyOptions(NamedTuple):
     pid: int | None
     trace: str | None
     nccl: tuple[str, ...]
+    try_changes: bool
+    try_budget: float
+    allow_writes: bool
     as_json: bool
 
 
@@ -70,6 +77,25 @@ class WhyOptions(NamedTuple):
     metavar="LOG",
     help="Say what NCCL chose, and what is wrong with it, from a log of NCCL_DEBUG=INFO; repeat it for several files.",
 )
+@click.option(
+    "--try",
+    "try_changes",
+    is_flag=True,
+    help="Measure promising changes: run some steps with each, applied from outside, then with the best together.",
+)
+@click.option(
+    "--try-budget",
+    type=click.FloatRange(min=10),
+    default=_BUDGET_SECONDS,
+    show_default=True,
+    metavar="S",
+    help="The seconds that --try may take in all.",
+)
+@click.option(
+    "--allow-writes",
+    is_flag=True,
+    help="Let --try run where what the script writes cannot be thrown away.",
+)
 @click.option("--explain", metavar="CODE", help="Explain a finding by its code; `all` lists every code.")
 @json_option
 def command(**given: Any) -> None:
@@ -81,12 +107,18 @@ def command(**given: Any) -> None:
 
     With --json the output of the script goes to stderr, so that stdout has the document alone.
 
+    With --try the script is ended after 40 steps, and then run again for each change that makes sense for what was found:
+    workers, threads, precision, layout, optimizer, torch.compile. Its writes go into a copy of the file systems in memory,
+    which is thrown away; trackers are switched off; losses are compared. A table shows the measured speed-ups, and a diff
+    the change of your code.
+
     Without a command, --pid explains a process that already runs, --trace a trace of torch.profiler, and --nccl a log
     of NCCL.
 
     \b
     ownlab why python train.py --epochs 3
     ownlab why torchrun --nproc-per-node 4 train.py
+    ownlab why --try --try-budget 300 python train.py
     ownlab why --trace trace.json.gz
     ownlab why --nccl nccl.log
 
@@ -103,11 +135,16 @@ def command(**given: Any) -> None:
     if _others(options):
         _explain_other(options)
         return
+    if (options.allow_writes or options.try_budget != _BUDGET_SECONDS) and not options.try_changes:
+        raise UsageError(text("--try-budget and --allow-writes belong to --try."))
     if not options.script:
         raise UsageError(
             text("Missing argument: the command that trains, or saved evidence."),
             hint=text("For example: ownlab why python train.py"),
         )
+    if options.try_changes:
+        _try(options)
+        return
     evidence = _evidence(options)
     _show(evidence, options)
     click.get_current_context().exit(evidence.exit_code or 0 if not _is_saved(options.script) else 0)
@@ -115,9 +152,9 @@ def command(**given: Any) -> None:
 
 def _explain_other(options: WhyOptions) -> None:
     """Explain a process, a trace or logs, which are there already: no command is run."""
-    if options.script or options.steps or options.save or len(_others(options)) > 1:
+    if options.script or options.steps or options.save or options.try_changes or len(_others(options)) > 1:
         raise UsageError(
-            text("{option} stands alone: leave out the command, --steps and --save.", option=_others(options)[0])
+            text("{option} stands alone: leave out the command, --steps, --save and --try.", option=_others(options)[0])
         )
     if options.seconds and options.pid is None:
         raise UsageError(text("--seconds says how long a command or --pid is measured; leave it out."))
@@ -164,6 +201,7 @@ def _evidence(options: WhyOptions) -> Evidence:
 
 def _measure(options: WhyOptions) -> Evidence:
     from ownlab.instruments.why.collection import collect, save_evidence
+    from ownlab.instruments.why.gpu.card_watch import CardWatch
     from ownlab.instruments.why.script_run import hidden_by_options, run_script, stderr_number
 
     hidden = hidden_by_options(options.script)
@@ -177,18 +215,46 @@ def _measure(options: WhyOptions) -> Evidence:
         )
     with tempfile.TemporaryDirectory(prefix="ownlab-why-") as name:
         folder = Path(name)
-        ending = run_script(
-            options.script,
-            folder,
-            steps=options.steps or _STEPS,
-            seconds=options.seconds,
-            end_after=options.steps is not None,
-            stdout=stderr_number() if options.as_json else None,
-        )
-        evidence = collect(folder, options.script, ending.exit_code)
+        with CardWatch() as watch:
+            ending = run_script(
+                options.script,
+                folder,
+                steps=options.steps or _STEPS,
+                seconds=options.seconds,
+                end_after=options.steps is not None,
+                stdout=stderr_number() if options.as_json else None,
+            )
+        evidence = collect(folder, options.script, ending.exit_code, watch.readings)
     if options.save is not None:
         save_evidence(evidence, options.save)
     return evidence
+
+
+def _try(options: WhyOptions) -> None:
+    """Measure changes. The script's output is not shown, unless it fails before anything is measured."""
+    if _is_saved(options.script):
+        raise UsageError(text("--try runs the script: name the command that trains, not saved evidence."))
+    if options.save is not None or options.seconds is not None:
+        raise UsageError(text("--try has its own end, and keeps no evidence: leave out --save and --seconds."))
+    if not math.isfinite(options.try_budget):
+        raise UsageError(text("--try-budget must be a number of seconds."))
+    from ownlab.instruments.why.trials.experiment import Experiment, try_changes
+    from ownlab.instruments.why.trials.trial_run import isolation_problem
+
+    experiment = Experiment(
+        command=options.script,
+        steps=options.steps or _TRIED_STEPS,
+        budget=options.try_budget,
+        not_isolated=isolation_problem(),
+        allow_writes=options.allow_writes,
+        report=lambda line: click.echo(line, err=True),
+    )
+    tried = try_changes(experiment)
+    if tried.explanation.trials is None:
+        click.echo(tried.output, err=True, nl=False)
+    _draw(tried.explanation, options)
+    _print(tried.explanation, options)
+    click.get_current_context().exit(tried.explanation.exit_code or 0)
 
 
 def _show(evidence: Evidence, options: WhyOptions) -> None:

@@ -8,12 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from ownlab import __version__
 from ownlab.atomic_files import write_file
-from ownlab.errors import RecordError
+from ownlab.errors import OwnlabError, RecordError
 from ownlab.input_files import read_bytes
 from ownlab.instruments.why.code_change import read_snippet
+from ownlab.instruments.why.gpu.kernel_window import read_window
+from ownlab.instruments.why.gpu.records import CardReading
 from ownlab.instruments.why.records import EVIDENCE_FORMAT, Evidence, Fetch, Place, Process, Sample, Snippet, Worker
 from ownlab.json_encoding import decode_json, encode_json
 from ownlab.text import text
@@ -34,10 +37,11 @@ class _Line(msgspec.Struct):
     samples: tuple[Sample, ...] | None = None
 
 
-def collect(folder: Path, command: Sequence[str], exit_code: int | None) -> Evidence:
+def collect(folder: Path, command: Sequence[str], exit_code: int | None, cards: Iterable[CardReading] = ()) -> Evidence:
     """Read the folder of a run. What is damaged is left out, and said."""
     problems: list[str] = []
-    processes = [process for path in sorted(folder.glob("process-*.json")) if (process := _process(path, problems))]
+    found = [process for path in sorted(folder.glob("process-*.json")) if (process := _process(path, problems))]
+    processes = [_with_window(process, folder, problems) for process in found]
     workers = [worker for path in sorted(folder.glob("worker-*.jsonl")) if (worker := _worker(path))]
     return Evidence(
         format=EVIDENCE_FORMAT,
@@ -49,7 +53,21 @@ def collect(folder: Path, command: Sequence[str], exit_code: int | None) -> Evid
         snippets=tuple(_snippets(processes, workers)),
         pythons=len(list(folder.glob("python-*"))),
         problems=tuple(problems),
+        cards=tuple(cards),
     )
+
+
+def _with_window(process: Process, folder: Path, problems: list[str]) -> Process:
+    """Add what the profiler's trace says; the trace itself is thrown away."""
+    gpu = process.gpu
+    if gpu is None or not gpu.trace or "/" in gpu.trace or gpu.window_steps < 1:
+        return process
+    try:
+        window = read_window(str(folder / gpu.trace), gpu.window_steps)
+    except (OwnlabError, OSError, ValueError) as exc:
+        problems.append(text("The trace of the profiler cannot be read: {reason}", reason=exc))
+        return process
+    return replace(process, gpu=replace(gpu, window=window))
 
 
 def without_arguments(command: Sequence[str]) -> tuple[str, ...]:
@@ -96,9 +114,15 @@ def _snippets(processes: Iterable[Process], workers: Iterable[Worker]) -> Iterat
 def _places(processes: Iterable[Process], workers: Iterable[Worker]) -> Iterator[Place]:
     for process in processes:
         named = [loader.where for loader in process.loaders]
+        named += [optimizer.where for optimizer in process.optimizers]
         named += [call.where for call in sorted(process.calls, key=lambda call: -call.ns)[:40]]
         named += [sample.where for sample in process.samples[:40]]
         named += [parallel.where for parallel in (process.ddp, process.data_parallel) if parallel is not None]
+        if process.gpu is not None:
+            named += [line.where for line in process.gpu.syncs]
+        if process.trial is not None:
+            named += [*process.trial.optimizers, process.trial.threads_where]
+            named += [process.trial.model.where] if process.trial.model is not None else []
         yield from (place for place in named if place is not None)
     for worker in workers:
         yield from (sample.where for sample in worker.samples[:5] if sample.where is not None)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ownlab.instruments.why.code_change import CodeChanges
 from ownlab.instruments.why.formatting import format_ms, format_place, format_share
+from ownlab.instruments.why.gpu.card_use import card_use
+from ownlab.instruments.why.gpu.gpu_lane import GpuLane
 from ownlab.instruments.why.lanes import typical_lanes
 from ownlab.instruments.why.records import Evidence, Explanation, Finding, Process, StepTimes
-from ownlab.instruments.why.rule import Case
+from ownlab.instruments.why.rule import LOWEST_SHARE, Case
 from ownlab.instruments.why.rules import RULES
+from ownlab.instruments.why.rules.card_state import readings_of
 from ownlab.instruments.why.rules.machine_load import BusyMachine
 from ownlab.instruments.why.step_model import StepModel, main_process
 from ownlab.text import Text, sentences, text
@@ -16,6 +21,8 @@ __all__ = ["FEWEST_STEPS", "explain"]
 
 # Below this number of steady steps nothing is concluded.
 FEWEST_STEPS = 3
+# A cause in one line that costs this share of a step is named before one of the whole program that costs less than so many times as much.
+_NOTABLE, _GENERAL = 0.1, 3.0
 
 
 def explain(evidence: Evidence) -> Explanation:
@@ -27,10 +34,11 @@ def explain(evidence: Evidence) -> Explanation:
     ranks = tuple(_ranks(evidence))
     case = Case(model, ranks, evidence, CodeChanges(evidence.snippets))
     findings = [finding for rule in RULES for finding in rule().check(case)]
-    # The load of others distorts the figures of all others, but is no cause in the user's code.
-    findings.sort(key=lambda finding: (finding.code == BusyMachine.code, -finding.cost_ms))
+    if model.gpu is not None:
+        findings = [finding for finding in findings if finding.share >= LOWEST_SHARE or finding.step_ms_after is None]
+    findings.sort(key=_rank(findings))
     return Explanation(
-        sentence=_sentence(model, findings, len(ranks)),
+        sentence=_sentence(case, findings, len(ranks)),
         findings=tuple(findings),
         notes=tuple(_notes(evidence, process, model)),
         command=evidence.command,
@@ -43,9 +51,35 @@ def explain(evidence: Evidence) -> Explanation:
             step_ms_quartiles=model.quartiles_ms,
             training_ms=model.training_ms,
             parts_ms=dict(sorted(model.parts_ms.items(), key=lambda item: -item[1])),
+            gpu_ms=None if model.gpu is None else model.gpu.busy_ms,
+            gpu_parts_ms={} if model.gpu is None else model.gpu.parts_ms,
+            gpu_idle_ms={} if model.gpu is None else _idle(model.gpu),
         ),
         lanes=typical_lanes(model),
     )
+
+
+def _rank(findings: list[Finding]) -> Callable[[Finding], tuple[bool, float]]:
+    """Findings by what they cost.
+
+    The load of others distorts the figures of all others, but is no cause in the user's code. What concerns the whole program is
+    harder to change than a line, and what that would be worth is less certain.
+    """
+    general = {rule.code for rule in RULES if rule.general}
+    in_a_line = any(finding.share >= _NOTABLE and finding.code not in general for finding in findings)
+
+    def rank(finding: Finding) -> tuple[bool, float]:
+        cost = finding.cost_ms / _GENERAL if in_a_line and finding.code in general else finding.cost_ms
+        return finding.code == BusyMachine.code, -cost
+
+    return rank
+
+
+def _idle(gpu: GpuLane) -> dict[str, float]:
+    idle = dict(gpu.idle_outside_ms)
+    if gpu.idle_inside_ms is not None:
+        idle["launch"] = gpu.idle_inside_ms
+    return dict(sorted(idle.items(), key=lambda item: -item[1]))
 
 
 def _ranks(evidence: Evidence) -> list[StepModel]:
@@ -57,41 +91,66 @@ def _ranks(evidence: Evidence) -> list[StepModel]:
     return [StepModel(process, evidence.workers) for process in trained]
 
 
-def _sentence(model: StepModel, findings: list[Finding], ranks: int) -> Text:
+def _sentence(case: Case, findings: list[Finding], ranks: int) -> Text:
+    model = case.model
+    first = _first_sentence(model, ranks)
+    if findings and findings[0].share > 0:
+        return sentences(first, findings[0].headline)
+    use = card_use(model, readings_of(model, case.evidence.cards))
+    if use is not None and not findings:
+        return sentences(first, use)
+    if findings:
+        return sentences(first, text("Nothing was found that costs 5 % of it; see what was not measured below."))
+    return sentences(first, text("Nothing was found that costs 5 % of it."))
+
+
+def _first_sentence(model: StepModel, ranks: int) -> Text:
     figures = {
         "step": format_ms(model.step_ms),
         "training": format_ms(model.training_ms),
         "share": format_share(model.training_ms / model.step_ms),
     }
     if ranks > 1:
-        first = text(
+        return text(
             "A step takes {step}; {training} of it train the model or wait for other ranks ({share}).", **figures
         )
-    elif model.process.device == "cpu":
-        first = text("A step takes {step}; {training} of it train the model ({share}).", **figures)
-    else:
-        first = text("A step takes {step} on the host, which spends {training} on the model ({share}).", **figures)
-    if findings and findings[0].share > 0:
-        return sentences(first, findings[0].headline)
-    if findings:
-        return sentences(first, text("Nothing was found that costs 5 % of it; see what was not measured below."))
-    return sentences(first, text("Nothing was found that costs 5 % of it."))
+    if model.process.device == "cpu":
+        return text("A step takes {step}; {training} of it train the model ({share}).", **figures)
+    gpu = model.gpu
+    if gpu is None:
+        return text("A step takes {step} on the host, which spends {training} on the model ({share}).", **figures)
+    figures |= {"busy": format_ms(gpu.busy_ms), "share": format_share(gpu.busy_ms / model.step_ms)}
+    if gpu.window is None:
+        return text("A step takes {step}; the GPU works at most {busy} of it ({share}).", **figures)
+    return text("A step takes {step}; the GPU works {busy} of it ({share}).", **figures)
 
 
 def _notes(evidence: Evidence, process: Process, model: StepModel) -> list[str]:
     notes = []
-    if process.device != "cpu":
+    if process.device != "cpu" and model.gpu is None:
         notes.append(
             text(
                 "Only the host was measured. What the {device} device does, and when it is idle, is not known.",
                 device=process.device,
             )
         )
+    elif model.gpu is not None and model.gpu.window is None:
+        notes.append(_no_window(model.gpu))
     if model.count < 20:
         notes.append(text("Only {count} steps were measured: the figures are rough.", count=model.count))
     if not model.process.loaders:
         notes.append(text("The script uses no DataLoader of PyTorch; its own loading appears as Python."))
     return [*notes, *_problems(evidence, process)]
+
+
+def _no_window(gpu: GpuLane) -> Text:
+    if gpu.evidence.no_profiler == "workers":
+        return text(
+            "The kernels were not sampled: a DataLoader starts workers during the training, and a process that has used the profiler should not fork. With persistent_workers=True they are sampled."
+        )
+    return text(
+        "The profiler saw no steps: how long the GPU is idle between its kernels, and which they are, is not known."
+    )
 
 
 def _problems(evidence: Evidence, process: Process | None) -> list[str]:

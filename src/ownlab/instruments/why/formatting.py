@@ -27,7 +27,11 @@ NAMES = {
     "gc": text("garbage collection"),
     "cache": text("emptying the cache"),
     "import": text("importing modules"),
+    "graph": text("CUDA graph"),
     "kernel": text("working"),
+    "launch": text("waiting for kernels to be launched"),
+    "update": text("between backward and optimizer"),
+    "between": text("between steps"),
     "python": text("other Python"),
     "other": text("other"),
 }

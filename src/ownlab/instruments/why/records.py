@@ -7,7 +7,9 @@ from typing import Literal
 from msgspec import Struct
 
 from ownlab.instruments.why.attach.records import Observed
+from ownlab.instruments.why.gpu.records import CardReading, GpuEvidence
 from ownlab.instruments.why.nccl.records import NcclLog
+from ownlab.instruments.why.places import Place
 from ownlab.instruments.why.trace.records import TraceSummary
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Finding",
     "Lane",
     "Loader",
+    "ModelFacts",
     "Optimizer",
     "Place",
     "Process",
@@ -30,18 +33,13 @@ __all__ = [
     "Segment",
     "Snippet",
     "StepTimes",
+    "Trial",
+    "TrialFacts",
+    "Trials",
     "Worker",
 ]
 
 EVIDENCE_FORMAT = 1
-
-
-class Place(Struct, frozen=True):
-    """A line of the user's code."""
-
-    file: str
-    line: int
-    function: str
 
 
 class Call(Struct, frozen=True):
@@ -122,6 +120,7 @@ class Optimizer(Struct, frozen=True):
     tensors: int
     bytes: int
     device: str
+    where: Place | None = None  # the line that made it
 
 
 class DataParallel(Struct, frozen=True):
@@ -151,6 +150,32 @@ class Counters(Struct, frozen=True):
     memory_stall_us: int = 0
     machine_busy_ticks: int = 0  # hundredths of a second of all cores
     throttled_us: int = 0  # of the control group
+
+
+class ModelFacts(Struct, frozen=True):
+    """What a trial knows of the model: the outermost module that a step of training calls."""
+
+    where: Place | None
+    parameters: int
+    convolutions: int
+    channels_last: bool
+    distributed: bool
+    compiled: bool
+    full_precision: bool
+    bf16: bool  # whether the hardware computes it
+
+
+class TrialFacts(Struct, frozen=True):
+    """What one process adds in a run of `--try`."""
+
+    losses: tuple[float | None, ...]  # None: not finite
+    orders: dict[str, tuple[int, ...]]  # by DataLoader: a checksum of the samples of each batch
+    model: ModelFacts | None
+    optimizers: tuple[Place | None, ...]  # the lines that made them
+    threads_where: Place | None
+    applied: tuple[str, ...]
+    written: tuple[str, ...]
+    network: tuple[str, ...]
 
 
 class Process(Struct, frozen=True):
@@ -183,6 +208,8 @@ class Process(Struct, frozen=True):
     ddp: Distributed | None
     counters: tuple[Counters, Counters]
     problems: tuple[str, ...] = ()
+    trial: TrialFacts | None = None  # of --try
+    gpu: GpuEvidence | None = None  # of a process that trains on one
 
 
 class Worker(Struct, frozen=True):
@@ -215,6 +242,7 @@ class Evidence(Struct, frozen=True):
     snippets: tuple[Snippet, ...] = ()
     pythons: int = 0  # Python processes that were seen at all
     problems: tuple[str, ...] = ()
+    cards: tuple[CardReading, ...] = ()  # what the driver said of the cards meanwhile
 
 
 class Change(Struct, frozen=True):
@@ -250,6 +278,8 @@ class StepTimes(Struct, frozen=True):
     training_ms: float  # forward, backward and optimizer, as the host sees them
     parts_ms: dict[str, float]
     gpu_ms: float | None = None  # how long the GPU works in it; None if that was not measured
+    gpu_parts_ms: dict[str, float] = {}  # by forward, backward and optimizer
+    gpu_idle_ms: dict[str, float] = {}  # by what the host did meanwhile; "launch" is between the kernels
 
 
 class Segment(Struct, frozen=True):
@@ -267,6 +297,37 @@ class Lane(Struct, frozen=True):
     segments: tuple[Segment, ...]
 
 
+class Trial(Struct, frozen=True):
+    """One change that `--try` has measured, or why it has not."""
+
+    code: str
+    title: str
+    status: Literal["faster", "same", "slower", "unsafe", "failed", "untried"]
+    reason: str = ""  # of unsafe, failed, untried
+    step_ms: float | None = None
+    speedup: float | None = None
+    speedup_band: tuple[float, float] | None = None
+    loss: str = ""  # what was seen of the losses
+    changes: tuple[Change, ...] = ()  # of the user's code
+    advice: tuple[str, ...] = ()  # where there is no line to change
+
+
+class Trials(Struct, frozen=True):
+    """What `--try` has measured."""
+
+    sentence: str
+    budget_seconds: float
+    spent_seconds: float
+    steps: int
+    isolated: bool  # in a throw-away copy of the file systems
+    baseline_ms: float | None
+    baseline_band_ms: tuple[float, float] | None
+    trials: tuple[Trial, ...]
+    together: Trial | None  # the best ones at once
+    network: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
 class Explanation(Struct, frozen=True):
     """`ownlab why --json`."""
 
@@ -282,3 +343,4 @@ class Explanation(Struct, frozen=True):
     nccl: NcclLog | None = None  # of --nccl
     trace: TraceSummary | None = None  # of --trace
     observed: Observed | None = None  # of --pid
+    trials: Trials | None = None  # of --try

@@ -16,6 +16,7 @@ from msgspec import Struct
 from ownlab.instruments.why.code_change import CodeChanges
 from ownlab.instruments.why.records import Change, Evidence, Finding, Place
 from ownlab.instruments.why.step_model import StepModel
+from ownlab.text import page_text
 
 __all__ = ["LOWEST_SHARE", "Case", "Cause", "CauseList", "CausePage", "Rule"]
 
@@ -41,11 +42,14 @@ class Cause(ABC):
     @classmethod
     def page(cls) -> str:
         """Return the rule's page as Markdown."""
-        return inspect.cleandoc(cls.__doc__ or "")
+        return page_text(inspect.cleandoc(cls.__doc__ or ""))
 
 
 class Rule(Cause):
     """Checks a run for one cause. It keeps no state."""
+
+    # About the whole program instead of a line: named after a cause in one line, unless it costs several times as much.
+    general: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, case: Case) -> Iterable[Finding]:
@@ -65,6 +69,9 @@ class Rule(Cause):
         after: tuple[float, float] | None = None,
     ) -> Finding:
         """Return a finding of this rule."""
+        if case.model.gpu is not None and after is not None:
+            # What the host does while the GPU works costs nothing.
+            cost_ms = max(0.0, min(cost_ms, case.model.step_ms - sum(after) / 2))
         return Finding(
             code=self.code,
             title=self.title,

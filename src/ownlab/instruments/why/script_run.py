@@ -24,7 +24,15 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 from ownlab.errors import InputError
 from ownlab.text import text
 
-__all__ = ["Ending", "hidden_by_options", "run_script"]
+__all__ = [
+    "Ending",
+    "has_ended",
+    "hidden_by_options",
+    "is_measured",
+    "measuring_environment",
+    "run_script",
+    "stderr_number",
+]
 
 _SITE = Path(__file__).resolve().parents[3] / "ownlab_guest" / "why" / "site"
 _POLL_SECONDS = 0.1
@@ -80,7 +88,7 @@ def run_script(
     stdout: int | None = None,
 ) -> Ending:
     """Run a command to its end; or end it after `seconds`, or, with `end_after`, when `steps` are measured."""
-    environment = _environment(folder, steps)
+    environment = measuring_environment(folder, steps)
     try:
         child = subprocess.Popen(list(command), env=environment, stdout=stdout)
     except OSError as exc:
@@ -94,10 +102,11 @@ def run_script(
             if child.poll() is None:  # this command is being ended itself
                 _end_tree(child.pid)
                 child.wait()
-    return Ending(None if ended_by_us else _shell_code(child.returncode), child.returncode)
+    return Ending(None if ended_by_us else shell_code(child.returncode), child.returncode)
 
 
-def _environment(folder: Path, steps: int) -> dict[str, str]:
+def measuring_environment(folder: Path, steps: int) -> dict[str, str]:
+    """The environment in which every Python measures itself, with the folder for the evidence."""
     others = os.environ.get("PYTHONPATH")
     path = str(_SITE) + (os.pathsep + others if others else "")
     return {**os.environ, "PYTHONPATH": path, "OWNLAB_WHY": str(folder), "OWNLAB_WHY_STEPS": str(steps)}
@@ -106,16 +115,16 @@ def _environment(folder: Path, steps: int) -> dict[str, str]:
 def _wait(child: subprocess.Popen[bytes], folder: Path, seconds: float | None, end_after: bool) -> bool:
     """Wait for the end of the script, or end it; return whether it was ended."""
     deadline = None if seconds is None else time.monotonic() + seconds
-    while not _has_ended(child):
+    while not has_ended(child):
         over = deadline is not None and time.monotonic() > deadline
-        if over or (end_after and _is_measured(folder)):
+        if over or (end_after and is_measured(folder)):
             _end_tree(child.pid)
             child.wait()
             return True
     return False
 
 
-def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
     """Wait a moment for the end of a child. `poll` and a sleep would add the moment to every run."""
     try:
         child.wait(_POLL_SECONDS)
@@ -124,7 +133,7 @@ def _has_ended(child: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _is_measured(folder: Path) -> bool:
+def is_measured(folder: Path) -> bool:
     """Whether every process that trains has measured its steps."""
     processes = []
     for path in folder.glob("process-*.json"):
@@ -170,7 +179,7 @@ def _signals_left_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _shell_code(returncode: int) -> int:
+def shell_code(returncode: int) -> int:
     """-9 -> 137, as a shell reports it."""
     return returncode if returncode >= 0 else 128 - returncode
 

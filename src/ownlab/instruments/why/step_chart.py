@@ -5,6 +5,7 @@ from __future__ import annotations
 from ownlab.instruments.why.formatting import NAMES, format_ms
 from ownlab.instruments.why.records import Explanation
 from ownlab.render.charts import SCHEMA, Spec
+from ownlab.render.wide_text import wrap
 from ownlab.text import text
 
 __all__ = ["step_chart"]
@@ -14,6 +15,7 @@ _COLOURS = {
     "forward": "#009E73",
     "backward": "#56B4E9",
     "optimizer": "#0072B2",
+    "graph": "#44AA99",
     "data": "#D55E00",
     "fetch": "#999999",
     "kernel": "#117733",
@@ -84,9 +86,4 @@ def step_chart(explanation: Explanation) -> Spec:
 
 def _lines(sentence: str) -> list[str]:
     """Break a long sentence, since a title does not wrap."""
-    lines = [""]
-    for word in sentence.split():
-        if len(lines[-1]) + len(word) > _SUBTITLE_LENGTH:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
+    return wrap(sentence, _SUBTITLE_LENGTH).split("\n")

@@ -12,15 +12,23 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from ownlab.instruments.why.gpu.gpu_lane import GpuLane
 from ownlab.instruments.why.records import Call, Evidence, Fetch, Loader, Place, Process, Sample, Worker
 
 __all__ = ["FetchMean", "StepModel", "Work", "main_process", "steady_range"]
 
 _BASES = ("forward", "update", "between")
+_TRAINING = ("forward", "backward", "optimizer", "graph")
 # Copying a batch between processes, in bytes per second, where it is slow (measured: 60 kB in 0.13 ms).
 _TRANSFER_RATE = 0.45e9
 # /proc/stat counts hundredths of a second on every architecture that matters (USER_HZ).
 _TICKS = 100
+# What the host needs to launch a kernel through an operator of PyTorch.
+_LAUNCH_MS = 0.008
+# So many steps on the GPU's clock say how long one takes.
+_ENOUGH_MARKED = 8
+# A GPU that is idle for less of a step sets its length.
+_HARDLY_IDLE = 0.08
 # The relative width of a band at least, and at most for the noise of the steps.
 _NARROWEST, _WIDEST = 0.04, 0.20
 
@@ -67,7 +75,11 @@ class StepModel:
 
     def __init__(self, process: Process, workers: Iterable[Worker]) -> None:
         self.process = process
-        self.steps = process.steps[steady_range(process.steps) :]
+        first = steady_range(process.steps)
+        # A window of the profiler makes its steps, and the one after it, longer.
+        excluded = frozenset(process.gpu.excluded) if process.gpu is not None else frozenset()
+        kept = tuple(step for number, step in enumerate(process.steps) if number >= first and number not in excluded)
+        self.steps = kept or process.steps[first:]
         self.count = len(self.steps)
         self._workers = tuple(workers)
         self._begin = self.steps[0][0] if self.steps else 0
@@ -76,14 +88,21 @@ class StepModel:
     # --- the step -----------------------------------------------------------------------------------------------------
 
     @cached_property
+    def durations_ms(self) -> tuple[float, ...]:
+        """Of each step, on the GPU's clock where enough steps were marked: the host may run ahead of it for a while."""
+        lane = self._lane
+        times = () if lane is None else lane.step_times_ms
+        return times if len(times) >= _ENOUGH_MARKED else tuple(step[1] / 1e6 for step in self.steps)
+
+    @cached_property
     def step_ms(self) -> float:
         """The mean duration."""
-        return (self._end - self._begin) / 1e6 / self.count
+        return statistics.fmean(self.durations_ms)
 
     @cached_property
     def quartiles_ms(self) -> tuple[float, float]:
         """The middle half of the steps."""
-        durations = [step[1] / 1e6 for step in self.steps]
+        durations = self.durations_ms
         if len(durations) < 4:
             return min(durations), max(durations)
         first, _, third = statistics.quantiles(durations, n=4)
@@ -91,6 +110,8 @@ class StepModel:
 
     def phase_ms(self, name: str) -> float:
         """The mean time of a phase per step."""
+        if name not in self.process.phases:  # evidence of an older ownlab
+            return 0.0
         column = 5 + self.process.phases.index(name)
         return sum(step[column] for step in self.steps) / 1e6 / self.count
 
@@ -122,7 +143,53 @@ class StepModel:
     @cached_property
     def training_ms(self) -> float:
         """Forward, backward and optimizer."""
-        return sum(self.parts_ms.get(name, 0.0) for name in ("forward", "backward", "optimizer"))
+        return sum(self.parts_ms.get(name, 0.0) for name in _TRAINING)
+
+    @cached_property
+    def model_ms(self) -> float:
+        """What a step spends on the model, on the host or on the GPU, whichever is longer."""
+        return max(self.training_ms, self.gpu.busy_ms if self.gpu is not None else 0.0)
+
+    # --- the GPU --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def gpu(self) -> GpuLane | None:
+        """The GPU of this process; None without one, or if too little of it was measured."""
+        lane = self._lane
+        return lane if lane is not None and lane.known else None
+
+    @cached_property
+    def _lane(self) -> GpuLane | None:
+        process = self.process
+        if process.gpu is None or not self.steps:
+            return None
+        host = {name: self.phase_ms(name) for name in process.phases}
+        return GpuLane(process.gpu, process.phases, host, lambda: self.step_ms, steady_range(process.steps))
+
+    @cached_property
+    def wait_ms(self) -> float:
+        """How long the host waits for the GPU in a step, where that can be told apart from sending work."""
+        return min(self.waits_ms("sync") + self.waits_ms("copy"), self.step_ms)
+
+    def waits_ms(self, kind: str) -> float:
+        """How long it waits for values of the GPU ("sync"), or for copies to it ("copy"), by the hooks or by the profiler's window."""
+        gpu = self.gpu
+        sampled = 0.0 if gpu is None or gpu.window is None else gpu.per_step(gpu.window.waits_us.get(kind, 0.0))
+        return max(self.phase_ms(kind), sampled)
+
+    @cached_property
+    def waits_each_step(self) -> bool:
+        """Whether the host waits for the GPU at least once in most steps: then what it does afterwards delays the GPU."""
+        calls = (call for call in (*self.calls("sync"), *self.calls("copy")) if "not blocking" not in call.detail)
+        count = sum(call.count for call in calls if call.last_step)  # not those before the first step
+        if self.process.gpu is not None and self.process.gpu.sync_steps:
+            count = max(
+                count,
+                sum(line.count for line in self.process.gpu.syncs)
+                * len(self.process.steps)
+                // self.process.gpu.sync_steps,
+            )
+        return count >= 0.5 * len(self.process.steps)
 
     # --- what the samples say -----------------------------------------------------------------------------------------
 
@@ -308,18 +375,47 @@ class StepModel:
 
     def without(self, ms: float) -> tuple[float, float]:
         """The band of the step if `ms` of the training process's own work went away."""
-        rest = max(0.0, self.step_ms - ms)
+        rest = self.without_host(ms)
         if self.fetch is not None and self.workers:
             # The workers produce no faster than now; what the training did beside them is waiting then.
             bound = min(self.step_ms, self.fetch.wall / max(1, len(self.workers)))
             rest = max(rest, bound) if self.data_wait_ms > 0.02 * self.step_ms else rest
         return self.band(rest)
 
+    def without_host(self, ms: float) -> float:
+        """The step if the host did `ms` less: it can then be as short as the GPU's own work, and no shorter.
+
+        Work that the host sends ahead hides what it does meanwhile. Where it waits for the GPU in each step nothing is sent
+        ahead, and the step becomes shorter by what the GPU was idle meanwhile.
+        """
+        gpu = self.gpu
+        if gpu is None:
+            return max(0.0, self.step_ms - ms)
+        least = max(self.step_ms - self.wait_ms - ms, gpu.busy_ms)
+        if self.waits_each_step:
+            least = max(least, self.step_ms - min(ms, gpu.idle_ms))
+        return min(self.step_ms, least)
+
+    def with_less_gpu(self, ms: float) -> float:
+        """The step if the GPU worked `ms` less: the host needs its own time nevertheless."""
+        gpu = self.gpu
+        if gpu is None:
+            return self.step_ms
+        host = self.step_ms - self.wait_ms
+        if gpu.idle_ms < _HARDLY_IDLE * self.step_ms and gpu.window is not None:
+            # The host sends work ahead until it is stopped, and what it needs for that itself cannot be seen.
+            sending = gpu.window.launches / gpu.window.steps * _LAUNCH_MS
+            others = sum(
+                self.phase_ms(name) for name in self.process.phases if name not in (*_BASES, *_TRAINING, "sync", "copy")
+            )
+            host = min(host, sending + others)
+        return min(self.step_ms, max(host, self.step_ms - ms))
+
     def with_workers(self, count: int) -> tuple[float, float]:
         """The band of the step with this many workers."""
         fetch = self.fetch
         assert fetch is not None
-        rest = self.step_ms - self.data_wait_ms
+        rest = self.without_host(self.data_wait_ms)
         own_cpu = self.cpu_ms - (0.0 if self.workers else min(fetch.cpu, self.cpu_ms))
         needed = (own_cpu + fetch.cpu) / max(1.0, self.cores - self.other_cores)
         busy = fetch.wall - fetch.queue

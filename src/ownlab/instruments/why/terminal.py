@@ -13,7 +13,9 @@ from ownlab.instruments.why.nccl.terminal import show_connections
 from ownlab.instruments.why.records import Explanation, Finding, Lane
 from ownlab.instruments.why.rule import Cause
 from ownlab.instruments.why.trace.terminal import show_trace
-from ownlab.render.console import labelled, show_page
+from ownlab.instruments.why.trials.terminal import show_trials
+from ownlab.render.console import hanging, labelled, show_page
+from ownlab.render.wide_text import align_left, cell_width
 from ownlab.text import facts, text
 
 __all__ = ["GLYPHS", "show_explanation", "show_lanes", "show_rule_list", "show_rule_page"]
@@ -36,6 +38,7 @@ GLYPHS = {
     "copy": ("c", "yellow"),
     "gc": ("g", "magenta"),
     "cache": ("e", "magenta"),
+    "graph": ("G", "green"),
     "kernel": ("█", "green"),
     "other": ("-", "default"),
 }
@@ -59,6 +62,8 @@ def show_explanation(explanation: Explanation, out: Console, *, lanes: bool = Tr
     for finding in explanation.findings:
         out.print()
         _show_finding(finding, explanation, out)
+    if explanation.trials is not None:
+        show_trials(explanation.trials, out)
     for note in explanation.notes:
         out.print()
         out.print(Text(note, style="dim"))
@@ -76,18 +81,28 @@ def _show_parts(explanation: Explanation, out: Console) -> None:
     quartiles = format_band(step.step_ms_quartiles)
     head = text("Mean of {count} steps (the middle half takes {quartiles}): ", count=step.count, quartiles=quartiles)
     out.print(Text.assemble((head, "dim"), facts(*parts)))
+    if step.gpu_parts_ms:
+        works = [
+            text("{what} {time}", what=NAMES.get(name, name), time=format_ms(ms))
+            for name, ms in step.gpu_parts_ms.items()
+        ]
+        out.print(Text.assemble((text("The GPU works: "), "dim"), facts(*works)))
+    idle = {name: ms for name, ms in step.gpu_idle_ms.items() if ms >= 0.01 * step.step_ms}
+    if idle:
+        waits = [text("{what} {time}", what=NAMES.get(name, name), time=format_ms(ms)) for name, ms in idle.items()]
+        out.print(Text.assemble((text("It is idle while the host is at: "), "dim"), facts(*waits)))
 
 
 def show_lanes(lanes: Iterable[Lane], out: Console) -> None:
     """Print the picture of a typical step in characters."""
     drawn = [lane for lane in lanes if lane.segments]
     end = max(lane.segments[-1].end_ms for lane in drawn)
-    label = max(len(lane.name) for lane in drawn)
+    label = max(cell_width(lane.name) for lane in drawn)
     width = max(_NARROWEST_LANE, min(_LANE_WIDTH, out.width - label - 6))
     out.print(Text(text("A typical step ({duration})", duration=format_ms(end)), style="dim"))
     used: dict[str, None] = {}
     for lane in drawn:
-        line = Text("  " + lane.name.ljust(label) + "  ")
+        line = Text("  " + align_left(lane.name, label) + "  ")
         for what in _cells(lane, end, width):
             glyph, style = GLYPHS.get(what, (" ", "default")) if what else (" ", "default")
             line.append(glyph, style=style)
@@ -166,4 +181,4 @@ def show_rule_list(rules: Iterable[type[Cause]], out: Console) -> None:
     listed = list(rules)
     width = max(len(rule.code) for rule in listed) + 2
     for rule in listed:
-        out.print(Text.assemble((rule.code.ljust(width), "bold"), rule.title))
+        hanging(out, Text(align_left(rule.code, width), style="bold"), rule.title)

@@ -18,7 +18,7 @@ from ownlab.lab.terminal.labs import show_running
 from ownlab.lab.terminal.runtimes import short_id
 from ownlab.render.console import console, working
 from ownlab.render.documents import echo_record
-from ownlab.text import plural, text
+from ownlab.text import listing, plural, text
 
 __all__ = ["command"]
 
@@ -102,7 +102,7 @@ def _show(report: LabDown, as_json: bool, everything: bool) -> None:
             click.echo(text("Still running (stop them with: ownlab down --all):"))
             show_running(report.running, console())
     if report.running and everything:
-        names = ", ".join(runtime.notebook or short_id(runtime.id) for runtime in report.running)
+        names = listing((runtime.notebook or short_id(runtime.id) for runtime in report.running), "{items}, {last}")
         raise DeadlineError(
             text("These runtimes did not stop in time: {names}.", names=names),
             hint=text("Stop them at once: ownlab runtimes stop --now ID"),

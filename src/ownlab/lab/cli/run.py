@@ -14,6 +14,7 @@ import click
 
 from ownlab.cli.options import json_option
 from ownlab.errors import InputError, OwnlabError, UsageError
+from ownlab.lab.cli.run_on_node import node_request
 from ownlab.lab.cli.run_script import MODULE, SCRIPT_ENDING, STDIN, run_script_command
 from ownlab.lab.cli.run_sweep import sweep_notebook, sweep_script
 from ownlab.text import sentence, text
@@ -82,7 +83,7 @@ class RunCommand(click.Command):
     "--gpus",
     type=click.IntRange(1),
     metavar="N",
-    help="For a script: lease N GPUs and run one rank on each, by torchrun.",
+    help="For a script: lease N GPUs and run one rank on each, by torchrun. For a notebook with --engine: N GPUs of a node.",
 )
 @click.option(
     "--nproc",
@@ -91,17 +92,17 @@ class RunCommand(click.Command):
     help="For a script: N ranks. Default: one for each GPU; on the CPU 1.",
 )
 @click.option(
-    "--engine", metavar="NAME", help="For a script: where it runs: local or slurm.  [default: the setting run.engine]"
+    "--engine",
+    metavar="NAME",
+    help="Where it runs: local or slurm.  [default: for scripts the setting run.engine, otherwise local]",
 )
 @click.option(
     "--nodes", type=click.IntRange(1), metavar="N", help="For a script on a cluster: N nodes, each with --gpus GPUs."
 )
-@click.option("--partition", metavar="NAME", help="For a script on a cluster: the partition.")
-@click.option("--account", metavar="NAME", help="For a script on a cluster: the account.")
-@click.option("--qos", metavar="NAME", help="For a script on a cluster: the quality of service.")
-@click.option(
-    "--time", metavar="TIME", help="For a script on a cluster: the time limit, such as 12:00:00 or 2-00:00:00."
-)
+@click.option("--partition", metavar="NAME", help="On a cluster: the partition.")
+@click.option("--account", metavar="NAME", help="On a cluster: the account.")
+@click.option("--qos", metavar="NAME", help="On a cluster: the quality of service.")
+@click.option("--time", metavar="TIME", help="On a cluster: the time limit, such as 12:00:00 or 2-00:00:00.")
 @click.option(
     "--python", metavar="PATH", help="For a script: an interpreter, or the folder or the name of an environment."
 )
@@ -170,10 +171,10 @@ def command(
     GPUs are leased, and torchrun starts four ranks; if the GPUs are in use, the run waits for them. What rank 0 prints is
     printed here, and that of each rank is kept in the folder NAME-run. Ctrl-C interrupts all ranks; again: it ends them at once.
 
-    --engine slurm runs SCRIPT.py as a job of a Slurm cluster, on one node or several (--nodes 2 --gpus 4). Script, data and environment
-    must be in folders that the nodes share. The settings of [slurm] have what a site requires.
+    --engine slurm runs SCRIPT.py as a job of a Slurm cluster, on one node or several (--nodes 2 --gpus 4), and NOTEBOOK on one node. Script, data and
+    environment must be in folders that the nodes share. The settings of [slurm] have what a site requires.
 
-    --sweep lr=1e-3,1e-4 runs both values and prints one table of results; the folder NAME-sweep keeps them. Run the same command
+    --sweep lr=1e-3,1e-4 runs both values and prints one table of results; the folder FILE-sweep keeps them. Run the same command
     again to continue: finished combinations are repeated only with --force.
 
     \b
@@ -199,19 +200,27 @@ def command(
         if sweep:
             return sweep_script(script, request, sweep, jobs=jobs, detach=detach, as_json=as_json)
         return run_script_command(script, request, detach=detach, quiet=quiet, as_json=as_json)
-    of_scripts = {"--gpus": gpus, "--nproc": nproc, "--python": python, "--engine": engine, "--nodes": nodes}
-    for name, value in {**of_scripts, **{f"--{name}": value for name, value in cluster.items()}}.items():
-        if value is not None:
-            message = text("{option} is for scripts; a notebook runs on the type that -t names.", option=name)
-            raise UsageError(message, hint=text("`ownlab types` lists the types."))
+    _refuse_script_options(engine, {"--nproc": nproc, "--python": python, "--nodes": nodes}, {"gpus": gpus, **cluster})
     if sweep:
-        return sweep_notebook(target, kind, sweep, rest, jobs=jobs, detach=detach, as_json=as_json)
+        node = {"engine_name": engine, "gpus": gpus, "cluster": cluster}
+        return sweep_notebook(target, kind, sweep, rest, node, jobs=jobs, detach=detach, as_json=as_json)
     from ownlab.lab.runs.preparation import RunRequest
     from ownlab.lab.runs.validation import prepare_run
 
     values = {**_read_parameters(file), **dict(_split(each) for each in parameters)}
-    prepared = prepare_run(RunRequest(target, parameters=values, type=kind, **rest))
+    on_node = node_request(engine, kind, gpus, cluster, rest)
+    prepared = prepare_run(RunRequest(target, parameters=values, type=kind, **rest, **on_node))
     return _in_background(prepared, as_json) if detach else _run(prepared, as_json, quiet or as_json)
+
+
+def _refuse_script_options(engine: str | None, given: dict[str, object], on_cluster: Mapping[str, object]) -> None:
+    """Refuse what a notebook does not take. `on_cluster`: what only one on a node of a cluster takes."""
+    if engine in (None, "local"):
+        given = {**given, "--engine": engine, **{f"--{name}": value for name, value in on_cluster.items()}}
+    for name, value in given.items():
+        if value is not None:
+            message = text("{option} is for scripts; a notebook runs on the type that -t names.", option=name)
+            raise UsageError(message, hint=text("`ownlab types` lists the types."))
 
 
 def _notice_late_options(script: tuple[str, ...], given: Mapping[str, object]) -> None:
@@ -320,7 +329,7 @@ def _list_parameters(notebook: str, formatter: click.HelpFormatter) -> None:
         rows, otherwise = describe_parameters(read_notebook(notebook)), text("None: no cell has a field (#@param).")
     except OwnlabError as exc:
         rows, otherwise = [], text("{message}", message=sentence(exc.message))
-    with formatter.section(f"Parameters of {os.path.basename(notebook)}"):
+    with formatter.section(text("Parameters of {notebook}", notebook=os.path.basename(notebook))):
         if rows:
             formatter.write_dl(rows)
         else:

@@ -7,18 +7,22 @@ import os
 import subprocess
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from ownlab.errors import LabError, UsageError
+from ownlab.lab.cli.run_on_node import node_request
 from ownlab.lab.cli.run_script import stopped_by_signals
+from ownlab.languages import english_environment
 from ownlab.text import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ownlab.lab.engines.interface import Engine, Offer
+    from ownlab.lab.scripts.preparation import ScriptRequest
     from ownlab.lab.sweeps.grid import Combination
     from ownlab.lab.sweeps.sweep import Sweep, SweepRequest
 
@@ -34,10 +38,10 @@ _ONE_RUN_ONLY = ("inplace", "keep", "from_failed")
 
 
 def sweep_notebook(
-    notebook: str, type_name: str | None, given: tuple[str, ...], rest: dict[str, Any], *, jobs: int | None, detach: bool,
-    as_json: bool,
+    notebook: str, type_name: str | None, given: tuple[str, ...], rest: dict[str, Any], node: dict[str, Any], *,
+    jobs: int | None, detach: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Run a notebook with every combination of the values of its fields."""
+    """Run a notebook with every combination of the values of its fields. `node`: what it asks of a cluster."""
     from ownlab.lab.notebooks.files import read_notebook
     from ownlab.lab.runs.runtime_type import choose_type
     from ownlab.lab.runs.validation import outer_environment
@@ -52,13 +56,15 @@ def sweep_notebook(
     content = read_notebook(notebook)
     _check_values(content, grid)
     env = outer_environment()
+    on_node = node_request(kind=type_name, rest=rest, **node).get("node_type")
     request = SweepRequest(
         target=(notebook,),
         is_script=False,
         options=_options(),
         combinations=grid,
-        type=choose_type(notebook, content, type_name, env).type,
-        jobs=jobs,
+        type=on_node or choose_type(notebook, content, type_name, env).type,
+        jobs=jobs or (_JOBS_ON_CLUSTER if on_node else None),
+        is_local=on_node is None,
         force=rest["force"],
     )
     return _sweep(request, rest["output"], env, detach=detach, as_json=as_json)
@@ -89,11 +95,16 @@ def sweep_script(
         combinations=combinations(values),
         type=offer.type,
         ranks=given["nproc"] or max(1, offer.type.cards),
-        jobs=jobs or (None if engine.name == DEFAULT_ENGINE else _JOBS_ON_CLUSTER),
+        jobs=jobs or (None if engine.has_arrays or engine.name == DEFAULT_ENGINE else _JOBS_ON_CLUSTER),
         is_local=engine.name == DEFAULT_ENGINE,
         force=given["force"],
     )
-    return _sweep(request, given["output"], env, detach=detach, as_json=as_json)
+    if not engine.has_arrays:
+        return _sweep(request, given["output"], env, detach=detach, as_json=as_json)
+    from ownlab.lab.scripts.preparation import ScriptRequest
+
+    array = _Array(engine, offer, ScriptRequest(script, **{**given, "output": None, "force": True}))
+    return _sweep(request, given["output"], env, detach=detach, as_json=as_json, array=array)
 
 
 def _check_values(notebook: dict[str, Any], grid: tuple[Combination, ...]) -> None:
@@ -122,12 +133,23 @@ def _options() -> tuple[str, ...]:
     return tuple(options)
 
 
-def _sweep(request: SweepRequest, output: str | None, env: Mapping[str, str], *, detach: bool, as_json: bool) -> int:
+class _Array(NamedTuple):
+    """The cluster that takes all runs of a script as a job array."""
+
+    engine: Engine
+    offer: Offer
+    request: ScriptRequest  # of each run
+
+
+def _sweep(
+    request: SweepRequest, output: str | None, env: Mapping[str, str], *, detach: bool, as_json: bool,
+    array: _Array | None = None,
+) -> int:  # fmt: skip
     from ownlab.lab.sweeps.folder import open_folder
     from ownlab.lab.sweeps.sweep import Sweep
 
     target = request.target[1] if request.target[0] == "-m" else os.path.basename(request.target[0])
-    sweep = Sweep(request, open_folder(os.path.splitext(target)[0], output))
+    sweep = Sweep(request, open_folder(target, output))
     if not sweep.folder.lock():
         if request.force:
             raise LabError(text("A sweep is running in {folder}.", folder=sweep.folder.path))
@@ -136,12 +158,12 @@ def _sweep(request: SweepRequest, output: str | None, env: Mapping[str, str], *,
         if detach:
             sweep.folder.unlock()
             return _in_background(sweep, as_json)
-        return _run(sweep, env, as_json)
+        return _run(sweep, env, as_json, array)
     finally:
         sweep.folder.unlock()
 
 
-def _run(sweep: Sweep, env: Mapping[str, str], as_json: bool) -> int:
+def _run(sweep: Sweep, env: Mapping[str, str], as_json: bool, array: _Array | None) -> int:
     from ownlab.lab.runs.reporter import Stop
     from ownlab.lab.sweeps.sweep import has_free_cards
     from ownlab.lab.terminal.sweep import SweepReporter
@@ -149,6 +171,12 @@ def _run(sweep: Sweep, env: Mapping[str, str], as_json: bool) -> int:
     stop, reporter = Stop(), SweepReporter(sys.stderr)
     reporter.begin(sweep.request, sweep.report(), changed=sweep.has_changed())
     with stopped_by_signals(stop):
+        if array is not None:
+            from ownlab.lab.sweeps.job_array import ArraySweep
+
+            ArraySweep(sweep, array.engine, array.offer, array.request, env).run(reporter.done, stop)
+            code = _show(sweep, as_json)
+            return 128 + stop.signum if stop.signum else code
         # A cluster has a queue of its own.
         free = partial(has_free_cards, sweep.request.type, env) if sweep.request.is_local else lambda _: True
         sweep.run(reporter.done, free, stop)
@@ -187,6 +215,7 @@ def _in_background(sweep: Sweep, as_json: bool) -> int:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env=english_environment(os.environ),
             start_new_session=True,
         )
     if as_json:

@@ -155,8 +155,8 @@ def _write_notebook(about: JournalInfo, journal: Journal, target: str, force: bo
 
 
 def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
-    """Return the notebook merged with its journals; without a file, a notebook of the executed cells."""
-    from ownlab.lab.notebooks.merging import merge_journals
+    """Return the notebook as a lab would open it; without a file, a notebook of the executed cells."""
+    from ownlab.lab.notebooks.executed_code import merge_unsaved
     from ownlab.lab.notebooks.parsing import assign_cell_ids, parse_with_nbformat
     from ownlab.lab.runtimes.journals import Journals
 
@@ -165,7 +165,7 @@ def _notebook(about: JournalInfo, journal: Journal) -> dict[str, Any]:
     except (InputError, ValueError, RecursionError, AttributeError, KeyError, TypeError):
         return _notebook_of_executions(journal)
     assign_cell_ids(notebook)
-    merge_journals(notebook, Journals().of_notebook(about.notebook), logging.getLogger("ownlab"))
+    merge_unsaved(about.notebook, notebook, Journals().of_notebook(about.notebook), logging.getLogger("ownlab"))
     return notebook
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import click
+from msgspec.structs import replace
 
 from ownlab.cli.options import json_option
 from ownlab.config.limits import limits_of, stricter
@@ -14,9 +15,10 @@ from ownlab.lab.cli.runtime_log import command as log
 from ownlab.lab.cli.script_log import find_script_run
 from ownlab.lab.engines.interface import Engine, Job
 from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
-from ownlab.lab.runtimes.operations import extend_runtime, find_runtime, stop_runtime
+from ownlab.lab.runtimes.operations import end_own_job, extend_runtime, find_runtime, stop_runtime
 from ownlab.lab.runtimes.records import RuntimeChange
 from ownlab.lab.runtimes.usage_report import usage_report
+from ownlab.lab.scripts.cluster_jobs import jobs_on_clusters
 from ownlab.lab.scripts.records import StartedScript
 from ownlab.lab.server.machine_reader import MachineReader, open_store
 from ownlab.lab.service.down import wait_for_end
@@ -34,13 +36,14 @@ __all__ = ["command"]
 # Seconds. Slurm gives a job that is cancelled KillWait seconds (30 by default) to save.
 _STOPS_WITHIN = 120.0
 _BETWEEN_LOOKS = 0.1
+_NODES_ANSWER_WITHIN = 5.0
 
 
 @click.group("runtimes", invoke_without_command=True)
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Show all runtimes and cards of this machine: who uses which card, memory, time left, cost.
+    """Show all runtimes and cards of this machine: who uses which card, memory, time left, cost; and your scripts on a cluster.
 
     Commands below name a runtime by the beginning of its id or by its notebook.
 
@@ -55,9 +58,11 @@ def command(context: click.Context, as_json: bool) -> None:
     with working(text("Reading the runtimes")):
         reader = MachineReader()
         try:
-            snapshot = reader.read()
+            snapshot = reader.read_with_nodes(_NODES_ANSWER_WITHIN)
         finally:
             reader.close()
+        jobs, notices = jobs_on_clusters()
+        snapshot = replace(snapshot, jobs=jobs, notices=(*snapshot.notices, *notices))
     if as_json:
         echo_record(snapshot)
     else:
@@ -81,9 +86,12 @@ def stop(outer_json: bool, runtime: str, as_json: bool, now: bool, released: boo
     if script is not None and script[1].engine != DEFAULT_ENGINE:
         _stop_job(*script, now=now, as_json=as_json or outer_json)
         return
+    why = RELEASED if released else text("it was stopped by hand")
+    if end_own_job(runtime, why, now=now):
+        return
     seconds = resolve_lab_options().on_end_seconds
     with open_store() as store:
-        row = stop_runtime(store, runtime, now=now, why=RELEASED if released else text("it was stopped by hand"))
+        row = stop_runtime(store, runtime, now=now, why=why)
         saving = text("Stopping it: it has {seconds:g} s to save", seconds=seconds)
         with working(text("Stopping it at once") if now else saving):
             ended = wait_for_end(store, [row], 0.0 if now else seconds)

@@ -28,7 +28,8 @@ from ownlab.lab.service.up import (
     wait_until_served,
 )
 from ownlab.lab.service.watchdog import Detached, Start, Watchdog, new_log
-from ownlab.text import plural, text
+from ownlab.languages import ENGLISH, LANGUAGE_OPTION, choose_language
+from ownlab.text import listing, plural, text
 
 # Rendering is imported while the server starts, since people wait for the server.
 
@@ -148,7 +149,12 @@ def _start(options: _Options, lock: LabLock, detach: bool) -> None:
     remembered = before.port if before else None
     port = choose_port(options.settings.port, remembered, options.network.address if options.network else HOST)
     start = Start(
-        options.folder, port, before.token if before else secrets.token_hex(24), options.environ, options.network
+        options.folder,
+        port,
+        before.token if before else secrets.token_hex(24),
+        options.environ,
+        options.network,
+        _page_language(options),
     )
     if before and not options.settings.port and port != before.port:
         options.notices.append(
@@ -180,10 +186,19 @@ def _start(options: _Options, lock: LabLock, detach: bool) -> None:
             _show_still_running(options)
 
 
+def _page_language(options: _Options) -> str:
+    """Return the language in which pages begin; "": as JupyterLab chooses. --json does not make them English."""
+    chosen = click.get_current_context().meta.get(LANGUAGE_OPTION) or options.settings.language
+    if chosen:
+        return str(chosen)
+    language = choose_language(options.environ)
+    return "" if language == ENGLISH else language
+
+
 def _wait(folder: str, watchdog: Watchdog | Detached) -> Lab:
     from ownlab.render.console import working
 
-    with working("Starting the lab"):
+    with working(text("Starting the lab")):
         lab = wait_until_served(folder, watchdog.alive)
     if lab is None:
         raise watchdog.failure()
@@ -195,7 +210,7 @@ def _join(options: _Options) -> None:
     from ownlab.render.console import working
 
     refuse_other_host(options.folder)
-    with working("Waiting for the lab that is starting"):
+    with working(text("Waiting for the lab that is starting")):
         lab = wait_until_served(options.folder, lambda: is_served(options.folder))
     if lab is None:
         raise LabError(
@@ -249,18 +264,20 @@ def _facts(surroundings: Surroundings, options: _Options, running: int) -> list[
     from ownlab.lab.terminal.labs import describe_limits
 
     store, limits = surroundings.store, describe_limits(surroundings.limits, options.settings.preset)
-    facts = [("types", ", ".join(kind.label for kind in surroundings.types))]
+    facts: list[tuple[str, str]] = [
+        (text("types"), listing((kind.label for kind in surroundings.types), "{items}, {last}"))
+    ]
     owner = (
         text("{folder} (shared)", folder=store.folder)
         if store.shared
         else text("{folder} (private)", folder=store.folder)
     )
-    facts.append(("store", owner))
+    facts.append((text("store"), owner))
     if limits:
-        facts.append(("limits", limits))
+        facts.append((text("limits"), limits))
     if running:
-        facts.append(("running", plural(running, "1 runtime is still running", "{n} runtimes are still running")))
-    return facts + [("note", notice) for notice in (store.notice, *options.notices) if notice]
+        facts.append((text("running"), plural(running, "1 runtime is still running", "{n} runtimes are still running")))
+    return facts + [(text("note"), notice) for notice in (store.notice, *options.notices) if notice]
 
 
 def _show_still_running(options: _Options) -> None:

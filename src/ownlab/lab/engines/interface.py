@@ -90,6 +90,7 @@ class JobStatus(Struct, frozen=True):
     cards: tuple[int, ...] = ()  # their numbers on the node, while it runs; of several nodes: of the first
     nodes: tuple[str, ...] = ()  # "": this machine
     starts_at: float | None = None  # when a waiting one is expected to start, in seconds since the epoch
+    ends_at: float | None = None  # when the engine will end a running one, if it has a time limit
     ended_at: float | None = None
 
     @property
@@ -102,6 +103,7 @@ class Engine(ABC):
     """One way to start runs. All methods may block for seconds, and raise errors of `ownlab.errors` only."""
 
     name: ClassVar[str]  # of its entry point, of the setting run.engine and of --engine
+    has_arrays: ClassVar[bool] = False  # whether it takes many tasks at once, and starts them by itself
 
     def __init__(self, environ: Mapping[str, str], options: LabOptions | None = None) -> None:
         """`options`: the settings with those of the command line; without them the settings of the environment."""
@@ -152,6 +154,26 @@ class Engine(ABC):
         detached ends with the process that has submitted it, as far as the engine can know of its end: a cluster
         does not notice SIGKILL.
         """
+
+    def submit_array(self, tasks: Sequence[Task], folder: str, at_once: int | None) -> tuple[Job, ...]:
+        """Put many tasks into the queue, of which at most `at_once` run at a time. They end by themselves.
+
+        Called by `lab/sweeps/job_array.py` if the engine has arrays. `folder`: a new one, kept until all have ended. All tasks ask
+        for the same. If it raises, nothing was started.
+        """
+        raise UsageError(text("The engine {name} has no job arrays.", name=self.name))
+
+    def find_in_array(self, job: Job, folder: str) -> Job | None:
+        """A job of the array that was submitted with this folder, if its reference was lost.
+
+        Called by `lab/sweeps/job_array.py` after a sweep was killed.
+        """
+        return None
+
+    def cancel_all(self, jobs: Sequence[Job], how: HowToEnd, why: str) -> None:
+        """End many jobs, as `cancel` does one. Called by `lab/sweeps/job_array.py`."""
+        for job in jobs:
+            self.cancel(job, how, why)
 
     @abstractmethod
     def status(self, jobs: Sequence[Job]) -> tuple[JobStatus, ...]:

@@ -49,6 +49,7 @@ from ownlab.lab.environments.registry import (
     list_environments,
     remove_environment,
 )
+from ownlab.languages import english_environment
 from ownlab.text import Text, listing, text
 
 __all__ = [
@@ -247,7 +248,7 @@ def _spawn(name: str, arguments: tuple[str, ...], descriptor: int, environ: Mapp
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=dict(environ),
+            env=english_environment(environ),
             cwd="/",  # `-m` searches the working folder first
             start_new_session=True,
             pass_fds=(descriptor,),

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from ownlab.errors import UsageError
 from ownlab.lab.forms.grammar import Field
 from ownlab.lab.forms.source_lines import scan_lines
-from ownlab.text import template, text
+from ownlab.text import listing, template, text
 
 __all__ = ["closest_match", "describe_type", "displayed_value", "read_string", "to_source", "written_string"]
 
@@ -77,7 +77,7 @@ def describe_type(field: Field) -> str:
     """Describe the type for help: "integer from 1 to 10", "one of fp16, fp32"."""
     if field.choices is not None:
         shape = template("one of {choices}, or anything") if field.allow_input else template("one of {choices}")
-        return shape.fill(choices=", ".join(field.choices))
+        return shape.fill(choices=listing(field.choices, "{items}, {last}"))
     low, high = field.min, field.max
     stepped = field.type == "slider" and field.step not in (None, 1)
     if low is not None and high is not None:
@@ -108,7 +108,9 @@ def _not_a_choice(field: Field, entered: str, choices: Sequence[str]) -> UsageEr
         if close
         else template("{name} must be one of {choices}; not {value!r}.")
     )
-    return UsageError(message.fill(name=field.name, choices=", ".join(choices), value=entered, close=close))
+    return UsageError(
+        message.fill(name=field.name, choices=listing(choices, "{items}, {last}"), value=entered, close=close)
+    )
 
 
 def _kind(field: Field) -> str:

@@ -10,7 +10,7 @@ import re
 import signal
 from typing import Any, NamedTuple
 
-from ownlab.text import Text, sentence, sentences, template, text
+from ownlab.text import Text, in_english, sentence, sentences, template, text
 from ownlab.units import format_bytes
 
 __all__ = ["DIED", "NOT_RUN", "Death", "RecordedDeath"]
@@ -89,18 +89,19 @@ class Death(NamedTuple):
         return sentences(self.cause(), *self._memory())
 
     def note(self, ran: bool, code: str = "") -> dict[str, Any]:
-        """Return the content of an error output for a cell that was running, or for one that was waiting."""
+        """Return the content of an error output for a cell that was running, or for one that was waiting: in English, for a file."""
         if ran:
             last = text("This cell did not finish: what it has shown so far is kept. All variables are lost.")
             cause, memory = self.cause(), self._memory()
             if self.what == "kernel" and self.signal and not self.out_of_memory and _KILLS_ITSELF.search(code):
                 # The usual way to restart a runtime of Colab.
                 cause, memory = text("The cell ended its own kernel, with signal {number}.", number=self.signal), []
-            lines = [f"{_RED}{DIED}{_PLAIN}: {cause}", *memory, *self._stack(), last]
-            return {"ename": DIED, "evalue": str(cause), "traceback": [str(line) for line in lines]}
+            lines = [f"{_RED}{DIED}{_PLAIN}: {in_english(cause)}", *memory, *self._stack(), last]
+            return {"ename": DIED, "evalue": in_english(cause), "traceback": list(map(in_english, lines))}
         reason = text("not run: the kernel died")
         line = text("The kernel died before this cell could start.")
-        return {"ename": NOT_RUN, "evalue": str(reason), "traceback": [f"{_RED}{NOT_RUN}{_PLAIN}: {reason}", str(line)]}
+        traceback = [f"{_RED}{NOT_RUN}{_PLAIN}: {in_english(reason)}", in_english(line)]
+        return {"ename": NOT_RUN, "evalue": in_english(reason), "traceback": traceback}
 
     def _own_cause(self) -> Text:
         if self.signal is None:

@@ -106,6 +106,16 @@ class JournalWriter:
             return False
         return self.sealed_bytes > max(_COMPACT_FROM, 2 * folded)
 
+    def notice_loss(self) -> bool:
+        """Whether the end of the newest segment was cut off from outside. The next record then begins another segment.
+
+        Readers find the gap by its number.
+        """
+        if self._file < 0 or os.fstat(self._file).st_size >= self._size:
+            return False
+        self._seal()
+        return True
+
     def close(self) -> None:
         """Close the journal, recording what was lost if at all possible."""
         if self._held:

@@ -49,6 +49,8 @@ def describe_damage(data: bytes, name: str) -> Text | str:
         return text("{name} is not a notebook: its values are nested too deeply.", name=name)
     except json.JSONDecodeError as exc:
         return _describe_syntax(content, exc, name)
+    except ValueError:
+        pass  # a number with more digits than Python reads: the parser says so
     try:
         parse_current_notebook(data, name)
     except InputError as exc:

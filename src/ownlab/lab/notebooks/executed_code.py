@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from logging import Logger, LoggerAdapter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ownlab.lab.notebooks.edits.base import outputs_in, read_base
 from ownlab.lab.notebooks.edits.cell import OutputsBefore, Ran
-from ownlab.lab.notebooks.edits.edit_log import EditLog
+from ownlab.lab.notebooks.edits.edit_log import EditLog, read_edits
 from ownlab.lab.notebooks.edits.edited_notebook import EditedNotebook
 from ownlab.lab.notebooks.edits.records import Changes
-from ownlab.lab.notebooks.merging import is_outdated
+from ownlab.lab.notebooks.merging import is_outdated, merge_journals
 
 if TYPE_CHECKING:
     from ownlab.lab.journal.execution import Execution
     from ownlab.lab.runtimes.journals import Journal
 
-__all__ = ["recover_code", "without_outdated_outputs"]
+__all__ = ["merge_unsaved", "recover_code", "without_outdated_outputs"]
 
 
 def recover_code(
@@ -34,6 +36,32 @@ def recover_code(
     Call `prepare` before the log is written. Return whether a cell has changed.
     """
     changed = False
+    for cell, ran in _newer_than_file(journals, log):
+        if edits.state.can_recover(cell, ran):
+            prepare()
+            changed |= edits.recover(cell, ran)
+    return changed
+
+
+def merge_unsaved(
+    path: str, notebook: dict[str, Any], journals: Sequence[Journal], log: Logger | LoggerAdapter[Any]
+) -> None:
+    """Merge into a notebook that was read from its file what a lab would open: edits, the code that ran, and outputs.
+
+    It writes nothing: a command may do this while a lab serves the notebook. All cells have ids.
+    """
+    outputs_before: dict[str, OutputsBefore] = {}
+    for state in read_edits(path) or [EditedNotebook.from_base(read_base(notebook, None))]:
+        state.rebase(read_base(notebook, None), time.time(), outputs_in(notebook))
+        for cell, ran in _newer_than_file(journals, log):
+            state.recover(cell, ran)
+        state.apply_to(notebook)
+        outputs_before.update(state.outputs_before())
+    merge_journals(notebook, journals, log, outputs_before=outputs_before)
+
+
+def _newer_than_file(journals: Iterable[Journal], log: Logger | LoggerAdapter[Any]) -> Iterator[tuple[str, Ran]]:
+    """Yield the cells whose outputs are newer than the file, each with the code that ran."""
     for journal in journals:
         try:
             with journal.current() as state:
@@ -45,11 +73,7 @@ def recover_code(
         except Exception as exc:  # noqa: BLE001  # a damaged journal: `merge_journals` reports it
             log.debug("The journal of runtime %s cannot be read: %s", journal.runtime, exc)
             continue
-        for cell, ran in newer:
-            if edits.state.can_recover(cell, ran):
-                prepare()
-                changed |= edits.recover(cell, ran)
-    return changed
+        yield from newer
 
 
 def _asked_by(execution: Execution) -> tuple[str, float]:

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from typing import Any, BinaryIO, TextIO
@@ -13,10 +14,19 @@ from typing import Any, BinaryIO, TextIO
 from ownlab.atomic_files import replace_file
 from ownlab.errors import InputError, OwnlabError
 from ownlab.input_files import read_bytes
+from ownlab.lab.notebooks.damage import describe_damage
 from ownlab.lab.notebooks.parsing import parse_current_notebook
-from ownlab.text import text
+from ownlab.text import english_document, text
 
-__all__ = ["FileChangedError", "notebook_json", "read_notebook", "replace_notebook", "write_new", "write_over"]
+__all__ = [
+    "FileChangedError",
+    "notebook_json",
+    "read_notebook",
+    "read_notebook_file",
+    "replace_notebook",
+    "write_new",
+    "write_over",
+]
 
 
 class FileChangedError(OwnlabError):
@@ -28,16 +38,29 @@ def read_notebook(path: str) -> dict[str, Any]:
 
     InputError if that is impossible.
     """
+    notebook = read_notebook_file(path)
+    from ownlab.lab.notebooks.edits.edit_log import apply_pending_edits  # it writes files, too
+
+    apply_pending_edits(path, notebook)
+    return notebook
+
+
+def read_notebook_file(path: str) -> dict[str, Any]:
+    """Read a notebook of any format as it is in its file, and convert it to the newest. InputError if that is impossible."""
     try:
         data = read_bytes(path)
     except InputError as exc:
         if isinstance(exc.__cause__, FileNotFoundError):
             raise InputError(text("There is no notebook {path}.", path=path)) from exc
         raise
-    notebook = parse_current_notebook(data, path)
-    from ownlab.lab.notebooks.edits.edit_log import apply_pending_edits  # it writes files, too
+    try:
+        notebook = parse_current_notebook(data, path)
+    except InputError as exc:
+        from ownlab.lab.notebooks.identity import find_identity  # seldom needed
 
-    apply_pending_edits(path, notebook)
+        command = shlex.join(["ownlab", "history", path])
+        versions = text("Its earlier versions: {command}", command=command) if find_identity(path) is not None else ""
+        raise InputError(describe_damage(data, path), hint=exc.hint or versions) from exc
     return notebook
 
 
@@ -119,7 +142,9 @@ def _make_alike(path: str, old: os.stat_result, new: str) -> None:
 def notebook_json(notebook: dict[str, Any]) -> str:
     """Return the JSON as Jupyter writes it: sorted, indented by one, texts as lists of lines."""
     cells = [_split_cell(cell) for cell in notebook["cells"]]
-    content = json.dumps({**notebook, "cells": cells}, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    content = (
+        json.dumps(english_document({**notebook, "cells": cells}), ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    )
     try:
         content.encode()
     except UnicodeEncodeError:  # a lone surrogate, which JSON may hold and a file in UTF-8 may not

@@ -86,6 +86,8 @@ def parse_with_nbformat(data: bytes) -> NotebookNode:
         current: NotebookNode = nbformat.v4.to_notebook_json(notebook)
         return current
     converted: NotebookNode = nbformat.reads(data.decode(), as_version=_FORMAT)
+    # JupyterLab asks about it in a dialog when the notebook is opened, and there is nothing to decide.
+    converted.metadata.pop("orig_nbformat", None)
     for cell in converted.cells:
         cell.pop("id", None)  # the conversion makes random ones each time
     return converted

@@ -9,6 +9,7 @@ supervisor and the journal are in a job on the node. The relay may die and be st
 - `job_files`: the folder of the job, which all machines share: what the node reads, and the address that it writes.
 - `node`: the job on the node.
 - `node_line`: the connection to the node: follows the journal from any position, sends messages and commands.
+- `node_figures`: what is known of the node: its cards, what is used there, and when a limit ends it.
 - `mirror`: the journal here, with the numbers that the node gave.
 - `local_channels`: Jupyter's channels and the journal line for clients here.
 - `commands`: the commands of the control socket.

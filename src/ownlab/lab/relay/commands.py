@@ -26,6 +26,8 @@ def _answer(relay: Relay, request: dict[str, Any]) -> dict[str, Any]:
     why = why if isinstance(why, str) and why else text("it was stopped")
     if do == "status":
         return relay.status()
+    if do == "usage":
+        return relay.usage()
     if do == "rename":
         relay.rename(str(request.get("notebook", "")))
         return {}
@@ -41,4 +43,4 @@ def _answer(relay: Relay, request: dict[str, Any]) -> dict[str, Any]:
     raise LabError(text("unknown request {request}: use one of {names}", request=repr(request.get("do")), names=_NAMES))
 
 
-_NAMES = ", ".join(("status", *_OF_NODE, "kill", "terminate", "end", "rename"))
+_NAMES = ", ".join(("status", "usage", *_OF_NODE, "kill", "terminate", "end", "rename"))

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run_loop"]
 
-_SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
+# SIGHUP: the keeper was told to end, as everything on this machine is: the job goes on without us.
+# SIGTERM alone: somebody stops the runtime who cannot use its socket. The keeper's signal may be a moment behind it.
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
 
 def run_loop(relay: Relay) -> None:
@@ -31,6 +33,8 @@ def run_loop(relay: Relay) -> None:
     relay.poller.register(signals, zmq.POLLIN)
     relay.poller.register(relay.watcher.descriptor, zmq.POLLIN)
     relay.open()
+    if not relay.plan.detached:
+        relay.poller.register(0, zmq.POLLIN)  # closed when the process that started it is gone
     registered: set[int] = set()
     while relay.exit_code is None:
         wanted = set(listener.descriptors())
@@ -62,8 +66,14 @@ def _serve(relay: Relay, listener: ControlServer, signals: int, what: object) ->
         for signum in set(os.read(signals, 4096)):
             if signum == signal.SIGCHLD:
                 relay.reap()
+            elif signum == signal.SIGHUP:
+                relay.leave()
             else:
-                relay.end(text("it was stopped"), now=False)
+                relay.end_soon(text("it was stopped"))
+    elif what == 0 and not relay.plan.detached:
+        if not os.read(0, 4096):
+            relay.poller.unregister(0)
+            relay.end(text("the process that started it is gone"), now=False)
     elif not relay.channels.serve(what) and isinstance(what, int):
         listener.serve(what)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError
 from ownlab.lab.runtimes.launch_plan import Plan
+from ownlab.lab.runtimes.operations import JOB_RUNTIME_HOME
 from ownlab.text import text
 
 __all__ = ["NODE_FILE", "NodeFile", "job_folder", "node_journal", "read_node_file", "read_reference", "write_node_file",
@@ -25,7 +26,7 @@ _REFERENCE_FILE = "job.json"
 # Variables of the relay that a kernel elsewhere needs: what ownlab itself reads, and the notebook's path.
 _PREFIX, _NOTEBOOK = "OWNLAB_", "JPY_SESSION_NAME"
 # Those that mean something on this machine only, or are nobody else's business.
-_OWN = frozenset({"OWNLAB_RUNTIME", "OWNLAB_LOCK", "OWNLAB_STORE", "OWNLAB_TOKEN", "OWNLAB_MACHINE"})
+_OWN = frozenset({"OWNLAB_RUNTIME", "OWNLAB_LOCK", "OWNLAB_STORE", "OWNLAB_TOKEN", "OWNLAB_MACHINE", JOB_RUNTIME_HOME})
 
 
 class NodeFile(NamedTuple):

@@ -15,7 +15,7 @@ from ownlab.lab.relay.job_files import job_folder, read_reference, write_node_fi
 from ownlab.lab.runtimes.launch_plan import NodeRequest, Plan
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.lab.supervisor.state_writer import log
-from ownlab.text import sentences
+from ownlab.text import sentences, text
 from ownlab.units import PARTS
 
 __all__ = ["JobWatcher", "NotSubmitted", "Submitted"]
@@ -42,9 +42,8 @@ class JobWatcher:
         self._woken.setblocking(False)
         self._stopped = threading.Event()
         self._cancelled = threading.Event()
-        self._lock = (
-            threading.Lock()
-        )  # one command of the cluster at a time, and nothing is cancelled while it is submitted
+        # One command of the cluster at a time, and nothing is cancelled while it is submitted.
+        self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._job: Job | None = None
         self._thread = threading.Thread(target=self._watch, name="job-watcher", daemon=True)
@@ -100,24 +99,28 @@ class JobWatcher:
         try:
             engine = find_engine(self._node.engine, self._environ)
             with self._lock:
-                if not self._cancelled.is_set():
-                    self._engine, self._job = engine, self._submitted(engine)
+                self._engine, self._job = engine, self._existing(engine)
+                if self._job is None and not self._cancelled.is_set():
+                    self._job = self._submitted(engine)
         except OwnlabError as exc:
             self._tell(NotSubmitted(sentences(exc.message, exc.hint)))
             return None
-        if self._job is not None:
-            self._tell(Submitted())
+        self._tell(Submitted() if self._job is not None else NotSubmitted(text("it was stopped")))
         return engine
 
-    def _submitted(self, engine: Engine) -> Job:
+    def _existing(self, engine: Engine) -> Job | None:
+        """The job that an earlier relay has submitted."""
         folder, reference = job_folder(self._plan), read_reference(self._plan)
         if reference:
             return Job(self._plan.runtime, folder, reference)
-        if os.path.isdir(folder) and (found := engine.find_job(Job(self._plan.runtime, folder))) is not None:
-            job = found  # an earlier relay was killed before it could write the number down
-        else:
-            write_node_file(self._plan, self._environ)
-            job = engine.submit_notebook(self._task(folder))
+        if not os.path.isdir(folder) or (found := engine.find_job(Job(self._plan.runtime, folder))) is None:
+            return None
+        write_reference(self._plan, found.reference)  # that relay was killed before it could write the number down
+        return found
+
+    def _submitted(self, engine: Engine) -> Job:
+        write_node_file(self._plan, self._environ)
+        job = engine.submit_notebook(self._task(job_folder(self._plan)))
         write_reference(self._plan, job.reference)
         return job
 
@@ -137,7 +140,7 @@ class JobWatcher:
             cwd=plan.cwd,
             env=self._environ,
             detached=True,
-            wait=True,
+            wait=plan.wait,
         )
 
     def _cancel(self, how: HowToEnd, why: str) -> None:

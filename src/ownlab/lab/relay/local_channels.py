@@ -17,13 +17,12 @@ from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.supervisor.message_inspector import DELIMITER, MessageInspector
 from ownlab.lab.supervisor.output_publisher import OutputPublisher
 from ownlab.lab.transport.bindings import Bindings
-from ownlab.lab.transport.endpoints import JUPYTER_CHANNELS, channel_endpoint, unix_endpoint, with_endpoint
+from ownlab.lab.transport.client_channels import bind_channels, open_socket, receive_turn
+from ownlab.lab.transport.endpoints import unix_endpoint
 from ownlab.lab.transport.journal_server import ClientMessage, JournalServer, send_frames
 
 __all__ = ["LocalChannels"]
 
-_TURN_MESSAGES = 256
-_WAITING_MESSAGES = 100_000
 _LINGER = 500  # milliseconds for the last messages to leave
 _MOST_REQUESTS = 10_000  # whose senders are remembered
 
@@ -37,14 +36,17 @@ class LocalChannels:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._poller, self._mirror, self._send = poller, mirror, send
         self._bindings = Bindings(self.context)
-        self._sockets: dict[str, zmq.Socket[bytes]] = {}
-        self._names: dict[zmq.Socket[bytes], str] = {}
         # Message id -> the identities of its sender.
         self._senders: dict[str, list[bytes]] = {}
         backlog = plan.backlog_mb << 20
-        self._outputs = OutputPublisher(self._socket(zmq.XPUB), backlog, plan.journal, self.inspector.sign)
-        self.connection = self._bind(plan.connection, plan.sockets)
-        self._line = JournalServer(self._socket(zmq.ROUTER), backlog)
+        self._outputs = OutputPublisher(open_socket(self.context, zmq.XPUB), backlog, plan.journal, self.inspector.sign)
+        self.connection, self._sockets = bind_channels(
+            self.context, self._bindings, plan.connection, plan.sockets, self._outputs.socket
+        )
+        self._names = {socket: channel for channel, socket in self._sockets.items() if channel != "iopub"}
+        for socket in self._sockets.values():
+            poller.register(socket, zmq.POLLIN)
+        self._line = JournalServer(open_socket(self.context, zmq.ROUTER), backlog)
         self._bindings.bind(self._line.socket, plan.journal_endpoint, unix_endpoint(plan.sockets, "line").path)
         poller.register(self._line.socket, zmq.POLLIN)
         if self._bindings.authenticator:
@@ -121,13 +123,13 @@ class LocalChannels:
         self._bindings.drain()
 
     def _serve_line(self) -> None:
-        for frames in _receive(self._line.socket):
+        for frames in receive_turn(self._line.socket):
             message = self._line.receive(frames, self._hello)
             if message is not None:
                 self._send(message)
 
     def _serve_channel(self, socket: zmq.Socket[bytes], channel: str) -> None:
-        for frames in _receive(socket):
+        for frames in receive_turn(socket):
             if channel == "hb":
                 send_frames(socket, frames)
             elif DELIMITER in frames:
@@ -158,33 +160,3 @@ class LocalChannels:
             "launch": mirror.launch,
             "kernel_session": inspector.kernel_session,
         }
-
-    def _bind(self, connection: dict[str, Any], sockets: str) -> dict[str, Any]:
-        bound = {**connection, "ip": connection.get("ip") or "127.0.0.1"}
-        for number, channel in enumerate(JUPYTER_CHANNELS, start=1):
-            socket = self._outputs.socket if channel == "iopub" else self._socket(zmq.ROUTER)
-            if channel != "iopub":
-                socket.sndhwm = _WAITING_MESSAGES
-                socket.router_handover = True
-            own = unix_endpoint(sockets, f"c-{number}")
-            wanted = own if bound.get("transport") == "ipc" else channel_endpoint(bound, channel)
-            bound = with_endpoint(
-                bound, channel, self._bindings.bind(socket, wanted, own.path, heartbeat=channel == "hb")
-            )
-            self._sockets[channel] = socket
-            if channel != "iopub":
-                self._names[socket] = channel
-            self._poller.register(socket, zmq.POLLIN)
-        return bound
-
-    def _socket(self, kind: int) -> zmq.Socket[bytes]:
-        socket = self.context.socket(kind)
-        socket.sndhwm = socket.rcvhwm = 0
-        return socket
-
-
-def _receive(socket: zmq.Socket[bytes]) -> Iterable[list[bytes]]:
-    for _ in range(_TURN_MESSAGES):
-        if not socket.poll(0):
-            return
-        yield socket.recv_multipart(zmq.NOBLOCK)

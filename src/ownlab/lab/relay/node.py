@@ -15,6 +15,7 @@ import tempfile
 from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError
 from ownlab.lab.relay.job_files import NodeFile, read_node_file
+from ownlab.lab.runtimes.operations import JOB_RUNTIME_HOME
 from ownlab.lab.supervisor.keeper import keep
 
 __all__ = ["main"]
@@ -37,7 +38,7 @@ def main(folder: str) -> int:
     plan_file = _write_plan(given, own, os.environ.pop(_ADDRESS, ""))
     for name in _OF_SCRIPT:
         os.environ.pop(name, None)
-    os.environ.update(given.env)
+    os.environ.update({**given.env, JOB_RUNTIME_HOME: own})
     process = os.getpid()
     code = keep(plan_file)
     if os.getpid() == process:  # not in the supervisor, which returns here too

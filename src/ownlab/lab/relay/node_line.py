@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import secrets
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from ownlab.lab.transport.journal_protocol import (
     FETCHED,
     FOLLOW,
     HELLO,
+    ORDERED,
     RECORD,
     SEND,
     STORED,
@@ -49,6 +51,8 @@ _HEARTBEAT, _HEARTBEAT_TIMEOUT = 5_000, 20_000
 _RETRY, _MAX_RETRY = 100, 5_000
 # Messages handled before the relay looks at its other sockets.
 _MAX_MESSAGES = 256
+# Commands whose answers are handled when they come; those of older ones were lost.
+_MOST_POSTED = 16
 
 
 class Listener(NamedTuple):
@@ -79,8 +83,11 @@ class NodeLine:
         self.socket.heartbeat_ivl, self.socket.heartbeat_timeout = _HEARTBEAT, _HEARTBEAT_TIMEOUT
         endpoint.connect(self.socket)
         self._listener = listener
-        self._unconfirmed: dict[str, _Sent] = {}  # by message id
+        self._unconfirmed: dict[str, _Sent] = {}  # by message id, in order
+        self._series, self._last = b"", 0  # of messages in order: its name, and the number of the last one
         self._answers: dict[bytes, dict[str, Any]] = {}
+        self._waits_for = b""  # the answer to this command; later ones are dropped
+        self._handlers: dict[bytes, Callable[[dict[str, Any]], None]] = {}  # of answers that nobody waits for
         self._numbers = itertools.count(1)
         self._received_bytes = self._acknowledged_bytes = 0
         self._fetching: tuple[int, float] | None = None  # after which number, since when
@@ -89,13 +96,16 @@ class NodeLine:
         self._follow(time.monotonic())
 
     def send(self, message: ClientMessage) -> None:
-        """Send a client's message to the kernel."""
-        self._unconfirmed[message.name] = _Sent(message, time.monotonic())
-        self._transmit(message)
+        """Send a client's message to the kernel, after all earlier ones."""
+        if message.name in self._unconfirmed:
+            return
+        self._unconfirmed[message.name] = sent = _Sent(message, time.monotonic())
+        if self.hello is not None:  # until then it is not known how this node takes messages
+            self._transmit(sent)
 
     def command(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Send a command and return the answer, without {"ok"}. What else arrives meanwhile is handled."""
-        number = b"%d" % next(self._numbers)
+        self._waits_for = number = b"%d" % next(self._numbers)
         send_frames(self.socket, [COMMAND, number, json.dumps(pack_texts(request)).encode()])
         deadline = time.monotonic() + seconds
         while number not in self._answers:
@@ -109,6 +119,14 @@ class NodeLine:
         if not answer.get("ok"):
             raise LabError(str(answer.get("error") or text("it gave no reason")))
         return {key: value for key, value in answer.items() if key != "ok"}
+
+    def post(self, request: dict[str, Any], handle: Callable[[dict[str, Any]], None]) -> None:
+        """Send a command without waiting. Its answer is handled when it comes; it may be lost."""
+        number = b"%d" % next(self._numbers)
+        self._handlers[number] = handle
+        if len(self._handlers) > _MOST_POSTED:
+            del self._handlers[next(iter(self._handlers))]
+        send_frames(self.socket, [COMMAND, number, json.dumps(pack_texts(request)).encode()])
 
     def receive(self) -> None:
         """Handle what has arrived, up to a limit."""
@@ -139,7 +157,11 @@ class NodeLine:
             elif kind == DROPPED:
                 self._follow(time.monotonic())
             elif kind == ANSWER:
-                self._answers[frames[1]] = unpack_texts(json_object(frames[2]))
+                answer, handle = unpack_texts(json_object(frames[2])), self._handlers.pop(frames[1], None)
+                if handle is not None:
+                    handle(answer)
+                elif frames[1] == self._waits_for:
+                    self._answers[frames[1]] = answer
 
     def due(self) -> float:
         """When `check` must be called."""
@@ -169,13 +191,18 @@ class NodeLine:
 
     def _greeted(self, hello: dict[str, Any]) -> None:
         now = time.monotonic()
-        self.hello = hello
+        is_first, self.hello = self.hello is None, hello
         if int(hello.get("position") or 0) > self._listener.position():
             self._fetch(now)
-        for name, sent in list(self._unconfirmed.items()):
-            if now - sent.at > _AGAIN:
-                self._unconfirmed[name] = sent._replace(at=now)
-                self._transmit(sent.message)
+        oldest = next(iter(self._unconfirmed.values()), None)
+        if is_first or (oldest is not None and now - oldest.at > _AGAIN):
+            self._series, self._last = (
+                secrets.token_hex(8).encode(),
+                0,
+            )  # some numbers of the last one were never sent, or lost
+            for name, sent in list(self._unconfirmed.items()):
+                self._unconfirmed[name] = again = sent._replace(at=now)
+                self._transmit(again)
 
     def _take(self, record: Record, *, fetched: bool) -> None:
         """Take a record if it is the next one. Those that are sent while earlier ones are fetched come again."""
@@ -209,5 +236,10 @@ class NodeLine:
             self._acknowledged_bytes = self._received_bytes
             send_frames(self.socket, [ACK, b"%d" % self._received_bytes])
 
-    def _transmit(self, message: ClientMessage) -> None:
-        send_frames(self.socket, [SEND, message.channel.encode(), *message.parts])
+    def _transmit(self, sent: _Sent) -> None:
+        message = [sent.message.channel.encode(), *sent.message.parts]
+        if self.hello is not None and self.hello.get("ordered"):
+            self._last += 1
+            send_frames(self.socket, [ORDERED, self._series, b"%d" % self._last, *message])
+        else:  # a node of an older version
+            send_frames(self.socket, [SEND, *message])

@@ -8,16 +8,16 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
 from ownlab import errors
 from ownlab.errors import LabError, OwnlabError
-from ownlab.json_encoding import encode_json
+from ownlab.json_encoding import to_builtins
 from ownlab.lab.journal.storage import journal_folder, make_journal_folder, remove_journal
 from ownlab.lab.runs.records import RunReport
-from ownlab.text import text
+from ownlab.text import pack_texts, text, unpack_texts, use_translations
 
 __all__ = ["LOG", "detach"]
 
@@ -68,10 +68,10 @@ def _work(log: int, pipe: int, work: Callable[[Send], int]) -> NoReturn:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, target in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(descriptor, target)
-        code = work(lambda report: _send(pipe, encode_json({"report": report})))
+        use_translations(None)  # the log is in English, as all files
+        code = work(lambda report: _send_packed(pipe, {**to_builtins(report), "reason": report.reason}))
     except OwnlabError as exc:
-        error = {"kind": type(exc).__name__, "message": exc.message, "hint": exc.hint}
-        _send(pipe, json.dumps({"error": error}).encode())
+        _send_packed(pipe, {"error": type(exc).__name__, "message": exc.message, "hint": exc.hint})
         sys.stderr.write(f"ownlab: {exc.message}\n")
         code = exc.exit_code
     except (KeyboardInterrupt, SystemExit):  # it was stopped before its first cell
@@ -85,20 +85,19 @@ def _work(log: int, pipe: int, work: Callable[[Send], int]) -> NoReturn:
         os._exit(code)
 
 
-def _send(pipe: int, message: bytes) -> None:
-    """Send one message; then the parent stops waiting."""
+def _send_packed(pipe: int, message: dict[str, Any]) -> None:
+    """Send one message; then the parent stops waiting, and says it in its own language."""
     with suppress(OSError):  # sent before, or the parent has ended
-        os.write(pipe, message)
+        os.write(pipe, json.dumps(pack_texts(message)).encode())
         os.close(pipe)
 
 
 def _read(answer: bytes) -> RunReport:
     try:
-        found = msgspec.json.decode(answer, type=dict[str, msgspec.Raw])
+        found = unpack_texts(msgspec.json.decode(answer, type=dict[str, Any]))
     except msgspec.DecodeError as exc:
         raise LabError(text("The run ended before it began, without an error message.")) from exc
-    if "report" in found:
-        return msgspec.json.decode(found["report"], type=RunReport)
-    error = msgspec.json.decode(found["error"])
-    kind: type[OwnlabError] = getattr(errors, error["kind"], LabError)
-    raise kind(error["message"], hint=error["hint"])
+    if "error" not in found:
+        return msgspec.convert(found, RunReport)
+    kind: type[OwnlabError] = getattr(errors, found["error"], LabError)
+    raise kind(found["message"], hint=found["hint"])

@@ -22,9 +22,9 @@ from ownlab.lab.runs.reporter import Reporter, Stop
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import is_alive, read_state
 from ownlab.lab.transport.control import send_command
-from ownlab.lab.transport.journal_client import Dropped, Duplicate, Hello, JournalClient
+from ownlab.lab.transport.journal_client import Hello, JournalClient, JournalMessage
 from ownlab.lab.transport.journal_protocol import RELEASED
-from ownlab.text import plural, text, unpack_texts
+from ownlab.text import in_english, plural, text, unpack_texts
 
 __all__ = ["ExecutionResult", "Executor", "Policy"]
 
@@ -233,7 +233,7 @@ class Executor:
         if self._request is not None:
             self._request.wake(ending)
 
-    def _receive(self, thing: Hello | Record | Duplicate | Dropped) -> None:
+    def _receive(self, thing: JournalMessage) -> None:
         if isinstance(thing, Hello):
             if thing.execution_state == "dead":
                 self._kernel_lost(text("the kernel has ended"))
@@ -248,7 +248,7 @@ class Executor:
             why: str = event.get("why") or ""
             self._released = self._released or why == RELEASED
             self._kernel_lost(
-                why if why.startswith("the kernel") else text("its kernel was ended: {reason}", reason=why)
+                why if in_english(why).startswith("the kernel") else text("its kernel was ended: {reason}", reason=why)
             )
 
     def _kernel_lost(self, why: str) -> None:

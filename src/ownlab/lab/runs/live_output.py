@@ -13,7 +13,7 @@ from ownlab.lab.journal.json_parts import parse_header, parse_object
 from ownlab.lab.journal.records import Record
 from ownlab.lab.runs.reporter import Reporter
 from ownlab.lab.transport.endpoints import Endpoint
-from ownlab.lab.transport.journal_client import Dropped, Duplicate, Hello, JournalClient
+from ownlab.lab.transport.journal_client import Dropped, Hello, JournalClient, JournalMessage
 from ownlab.text import text
 
 __all__ = ["LiveOutput"]
@@ -53,7 +53,7 @@ class LiveOutput:
         """Stop following."""
         self._client.close()
 
-    def _receive(self, thing: Hello | Record | Duplicate | Dropped) -> None:
+    def _receive(self, thing: JournalMessage) -> None:
         if isinstance(thing, Hello):
             self._ready.set()
         elif isinstance(thing, Dropped):

@@ -11,7 +11,7 @@ from ownlab.errors import InputError
 from ownlab.lab.journal.storage import forget_notebook, journals_of_notebook, read_journal_info
 from ownlab.lab.notebooks.files import read_notebook, write_over
 from ownlab.lab.runtimes.journals import Journal
-from ownlab.lab.runtimes.state import is_runtime_alive
+from ownlab.lab.runtimes.state import may_continue
 
 __all__ = ["OutputFile", "forget_past_outputs"]
 
@@ -83,5 +83,5 @@ class OutputFile:
 
 def forget_past_outputs(path: str) -> None:
     """Forget the journals of ended runtimes: the file is about to be replaced."""
-    if not any(is_runtime_alive(about.runtime) for about in journals_of_notebook(path)):
+    if not any(may_continue(about.runtime) for about in journals_of_notebook(path)):
         forget_notebook(path)

@@ -6,15 +6,14 @@ import json
 
 from msgspec import Struct
 
-from ownlab.config.paths import kernels_folder
 from ownlab.errors import LabError
 from ownlab.guest_client import ask
 from ownlab.lab.journal.installed_packages import packages_of
 from ownlab.lab.runs.reporter import Reporter
 from ownlab.lab.runs.validation import PreparedRun
-from ownlab.lab.runtimes.kernelspecs import read_specs
+from ownlab.lab.runtimes.kernelspecs import read_types
 from ownlab.lab.runtimes.start import find_type
-from ownlab.text import text
+from ownlab.text import listing, text
 
 __all__ = ["restore_packages"]
 
@@ -41,18 +40,18 @@ def restore_packages(prepared: PreparedRun, reporter: Reporter) -> None:
     if not wanted:
         reporter.notice(text("The notebook has recorded no packages: there is nothing to restore."))
         return
-    python = find_type(prepared.type, read_specs(kernels_folder(prepared.env))).python
+    python = find_type(prepared.type, read_types(prepared.env)).python
     arguments = json.dumps(wanted)
     lacks = ask(python, "shell.packages", ["lacking", arguments], answer=Lacking, deadline=_SECONDS, env=prepared.env)
     if not lacks.pip and not lacks.apt:
         reporter.notice(text("All packages that the notebook recorded are installed."))
         return
     # Somebody else may have written the list: it is shown before anything is installed.
-    missing = ", ".join([*lacks.pip, *lacks.apt])
+    missing = listing([*lacks.pip, *lacks.apt], "{items}, {last}")
     reporter.notice(text("Installing the recorded packages that are missing: {packages}", packages=missing))
     done = ask(python, "shell.packages", ["restore", arguments], answer=Restored, deadline=_SECONDS, env=prepared.env)
     if done.installed:
-        reporter.notice(text("Installed: {packages}", packages=", ".join(done.installed)))
+        reporter.notice(text("Installed: {packages}", packages=listing(done.installed, "{items}, {last}")))
     if done.failed:
         raise LabError(
             text(

@@ -10,6 +10,7 @@ from ownlab.errors import InputError, UsageError
 from ownlab.lab.forms.grammar import parse_form
 from ownlab.lab.forms.notebook_forms import cell_source
 from ownlab.lab.notebooks.files import read_notebook, write_new
+from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.text import text
 
 __all__ = [
@@ -45,6 +46,8 @@ class RunRequest(NamedTuple):
     outputs: str | None = None
     restore_packages: bool = False
     colab: bool | None = None  # Colab mode on or off; None: as the notebook needs it
+    node_type: RuntimeType | None = None  # on a node of a cluster, in place of `type`
+    settings: Mapping[str, str] = {}  # variables with settings for the engine of that cluster
 
 
 class Step(NamedTuple):

@@ -21,7 +21,7 @@ from ownlab.lab.forms.parameters import find_parameters, set_parameters
 from ownlab.lab.journal.storage import all_journals, journal_folder, remove_journal
 from ownlab.lab.runs.preparation import clear
 from ownlab.lab.runtimes.launch_plan import Plan
-from ownlab.lab.runtimes.state import is_runtime_alive, plan_of
+from ownlab.lab.runtimes.state import is_runtime_alive, may_continue, plan_of
 from ownlab.text import text
 
 __all__ = ["KeptRun", "find_kept_run", "forget_kept_run", "resume_cells", "retire_old", "save_kept_run"]
@@ -87,7 +87,7 @@ def retire_old(keep_days: float) -> None:
     before = time.time() - keep_days * _DAY
     for about in all_journals():
         folder = journal_folder(about.runtime)
-        if not about.lab and _is_old(folder, before) and not is_runtime_alive(about.runtime):
+        if not about.lab and _is_old(folder, before) and not may_continue(about.runtime):
             remove_journal(about.runtime)
 
 

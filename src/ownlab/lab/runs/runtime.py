@@ -14,7 +14,6 @@ from ownlab.lab.runs.reporter import Reporter, Stop
 from ownlab.lab.runs.validation import PreparedRun
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.launch_plan import Plan
-from ownlab.lab.transport.control import send_command
 from ownlab.text import text
 
 __all__ = ["RunRuntime"]
@@ -23,6 +22,7 @@ __all__ = ["RunRuntime"]
 _START = 60.0
 _POLL = 0.3  # between two reads of the queue
 _ENDS = 5.0  # in addition to the time of on_end functions
+_ENDS_ON_NODE = 60.0  # the same, with the end of its job
 
 
 class RunRuntime:
@@ -63,8 +63,9 @@ class RunRuntime:
         try:
             if not self.at_once:
                 with suppress(LabError):  # it has already ended
-                    send_command(self.plan.control_endpoint, "end", why=why, now=False)
-                    operations.wait_until(self.plan.limits.on_end + _ENDS, self._has_ended)
+                    operations.command_started(self.plan, "end", why=why, now=False)
+                    ends = _ENDS if self.plan.node is None else _ENDS_ON_NODE
+                    operations.wait_until(self.plan.limits.on_end + ends, self._has_ended)
         finally:
             operations.end_runtime(self.plan, self._child, why)
 
@@ -89,7 +90,7 @@ def _spawn(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
 
 def _plan(prepared: PreparedRun) -> Plan:
     return start.make_plan(
-        prepared.type,
+        prepared.type if prepared.request.node_type is None else prepared.request.node_type,
         runtime=prepared.runtime,
         cwd=os.path.dirname(prepared.input),
         env=prepared.env,

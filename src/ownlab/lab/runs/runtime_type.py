@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ownlab.config.loader import resolve_lab_options
-from ownlab.config.paths import kernels_folder
 from ownlab.errors import InputError, UsageError
 from ownlab.lab.colab.detection import accelerator_of
 from ownlab.lab.forms.field_values import closest_match
 from ownlab.lab.runtimes.accelerator import Proposal, propose
-from ownlab.lab.runtimes.kernelspecs import read_specs
+from ownlab.lab.runtimes.kernelspecs import read_types
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.lab.runtimes.runtime_types import refresh_specs
-from ownlab.text import text
+from ownlab.text import listing, text
 
-__all__ = ["TypeChoice", "choose_type", "cpu_of_environment", "find_named_type"]
+__all__ = ["TypeChoice", "check_node_type", "choose_type", "cpu_of_environment", "find_named_type"]
 
 _PREFIX = "ownlab-"
 _PLAIN = ("python", "python3")
@@ -49,6 +48,15 @@ def choose_type(path: str, notebook: Mapping[str, Any], given: str | None, env: 
     return _choose_made_for(notebook, CPU_TYPE, _notice(name), env)
 
 
+def check_node_type(path: str, notebook: Mapping[str, Any], kind: RuntimeType) -> TypeChoice:
+    """A type on a node of a cluster, which was chosen already. InputError if the notebook is not written in Python."""
+    metadata = notebook.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    spec = metadata.get("kernelspec")
+    _check_language(path, metadata, spec if isinstance(spec, dict) else {})
+    return TypeChoice(kind)
+
+
 def _choose_made_for(notebook: Mapping[str, Any], cpu: str, notice: str, env: Mapping[str, str]) -> TypeChoice:
     """The type that the notebook was made for on Colab, in the environment of the CPU type `cpu`; otherwise that one."""
     proposal = propose(notebook, _types_now(env), cpu) if accelerator_of(notebook) else None
@@ -76,7 +84,7 @@ def find_named_type(name: str, env: Mapping[str, str]) -> RuntimeType:
         types = _by_name(env)  # always: another run may have just written them
     if whole not in types:
         near = closest_match(whole, list(types))
-        hint = text("Choose one with -t: {types}.", types=", ".join(types))
+        hint = text("Choose one with -t: {types}.", types=listing(types, "{items}, {last}"))
         if near:
             raise UsageError(text("Unknown runtime type {name}. Did you mean {near}?", name=name, near=near), hint=hint)
         raise UsageError(text("Unknown runtime type {name}.", name=name), hint=hint)
@@ -84,7 +92,7 @@ def find_named_type(name: str, env: Mapping[str, str]) -> RuntimeType:
 
 
 def _by_name(env: Mapping[str, str]) -> dict[str, RuntimeType]:
-    return {each.name: each for each in read_specs(kernels_folder(env))}
+    return {each.name: each for each in read_types(env)}
 
 
 def _check_language(path: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> None:

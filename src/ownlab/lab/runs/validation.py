@@ -25,7 +25,7 @@ from ownlab.lab.runs.preparation import (
 )
 from ownlab.lab.runs.records import CellReport, RunReport, RunStatus
 from ownlab.lab.runs.resume import find_kept_run, forget_kept_run, resume_cells
-from ownlab.lab.runs.runtime_type import choose_type
+from ownlab.lab.runs.runtime_type import check_node_type, choose_type
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.text import text
 
@@ -103,11 +103,14 @@ def prepare_run(request: RunRequest) -> PreparedRun:
 
 
 def _start_fresh(request: RunRequest) -> PreparedRun:
-    env = {**outer_environment(), **check_folders(request)}
+    env = {**outer_environment(), **check_folders(request), **request.settings}
     notebook = load(request.notebook)
     set_parameters(notebook, request.parameters)
     set_colab_mode(notebook, request.colab)
-    choice = choose_type(request.notebook, notebook, request.type, env)
+    if request.node_type is None:
+        choice = choose_type(request.notebook, notebook, request.type, env)
+    else:
+        choice = check_node_type(request.notebook, notebook, request.node_type)
     clear(notebook)
     output = choose_output(request, notebook)
     return PreparedRun(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import content_folder, drive_folder
 from ownlab.errors import InputError, LabError, UsageError
+from ownlab.lab.runtimes.end_request import may_have_job
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import is_alive, plan_of, read_state
 from ownlab.text import text
@@ -194,6 +195,8 @@ def mark_content(runtime: str) -> bool:
 def is_content_in_use(runtime: str) -> bool:
     """Return whether a runtime still runs, so that its files must stay."""
     plan = plan_of(runtime)
+    if plan is not None and may_have_job(plan):  # its kernel is on a node, whether or not anything of it lives here
+        return True
     state = read_state(plan.home) if plan is not None else None
     return state is not None and any(is_alive(state.get(name)) for name in ("keeper", "supervisor", "kernel"))
 

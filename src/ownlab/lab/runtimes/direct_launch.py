@@ -24,7 +24,6 @@ from typing import Any
 from ownlab.errors import InputError, LabError, OwnlabError
 from ownlab.lab.runtimes import operations, start
 from ownlab.lab.runtimes.launch_plan import Plan
-from ownlab.lab.transport.control import send_command
 from ownlab.text import text
 
 __all__ = ["main"]
@@ -91,7 +90,7 @@ def run_until_end(plan: Plan, child: subprocess.Popen[bytes], client: int) -> in
 
 def _send(plan: Plan, do: str, **values: Any) -> None:
     try:
-        send_command(plan.control_endpoint, do, **values)
+        operations.command_started(plan, do, **values)
     except LabError as exc:
         sys.stderr.write(f"ownlab: {exc.message}\n")
 

@@ -23,7 +23,7 @@ from ownlab.lab.journal.storage import (
     read_saved_position,
     write_saved_position,
 )
-from ownlab.lab.runtimes.state import is_runtime_alive
+from ownlab.lab.runtimes.state import may_continue
 from ownlab.text import text
 
 __all__ = ["Journal", "Journals"]
@@ -77,7 +77,7 @@ class Journal:
 
     def _update(self) -> None:
         # Checked before reading: if the runtime was dead by then, its journal is complete.
-        self.alive = is_runtime_alive(self.runtime)
+        self.alive = may_continue(self.runtime)
         if self._is_complete and self.alive:  # the supervisor was killed and restarted
             self._reset()
         records = self._tail.read(final=not self.alive)

@@ -8,20 +8,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ownlab.atomic_files import replace_file
+from ownlab.config.paths import cluster_kernels_folder, kernels_folder
 from ownlab.errors import LabError
 from ownlab.json_encoding import to_builtins
 from ownlab.lab.environments.registry import DEFAULT, own_python
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.text import Template, template, text
 
-__all__ = ["PROVISIONER", "read_specs", "remove_specs", "write_specs"]
+__all__ = ["PROVISIONER", "read_specs", "read_types", "remove_specs", "write_specs", "write_types"]
 
 PROVISIONER = "ownlab-provisioner"
 _PREFIX = "ownlab-"
@@ -64,6 +65,19 @@ def write_specs(types: Sequence[RuntimeType], folder: Path) -> bool:
             template("The kernelspecs in {folder} cannot be written: {reason} ({path})."), folder, exc
         ) from exc
     return changed
+
+
+def write_types(types: Sequence[RuntimeType], environ: Mapping[str, str] = os.environ) -> None:
+    """Write the types that a lab offers: those of a cluster where only labs that use it find them."""
+    write_specs([kind for kind in types if not kind.engine], kernels_folder(environ))
+    of_cluster = [kind for kind in types if kind.engine]
+    if of_cluster:
+        write_specs(of_cluster, cluster_kernels_folder(environ))
+
+
+def read_types(environ: Mapping[str, str] = os.environ) -> tuple[RuntimeType, ...]:
+    """Read the types of this machine and of the cluster that a lab of this user has used last."""
+    return read_specs(kernels_folder(environ)) + read_specs(cluster_kernels_folder(environ))
 
 
 def remove_specs(folder: Path) -> int:

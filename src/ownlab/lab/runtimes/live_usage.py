@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from ownlab.instruments.top.process_sampler import Owners
 from ownlab.instruments.top.records import CardProcess, CardSample, ProcessSample, Sample, Verdict
 from ownlab.instruments.top.sampler import Sampler
 from ownlab.instruments.top.verdict_window import Window
 from ownlab.lab.runtimes.process_owners import owners_of
 from ownlab.lab.runtimes.records import HostState
+from ownlab.lab.runtimes.runtimes_on_nodes import OnNode
 from ownlab.lab.store.rows import Device, RuntimeRow
 from ownlab.processes.procfs import Stat
 from ownlab.text import text
@@ -44,14 +46,18 @@ class LiveUsage(Struct, frozen=True):
     cards: dict[str, CardSample] = {}  # by the device's UUID, as `verdicts`
     verdicts: dict[str, Verdict] = {}
     notices: tuple[str, ...] = ()  # why something is unknown
+    nodes: dict[str, OnNode] = {}  # of runtimes on nodes of a cluster
 
 
 class UsageSampler:
     """Takes samples for a server. `sample` may block for a second: call it in its own thread."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ, *, root: Path = Path("/")) -> None:
+    def __init__(
+        self, environ: Mapping[str, str] = os.environ, *, root: Path = Path("/"), owners: Owners | None = None
+    ) -> None:
+        """`owners`: the processes of runtimes; by default those that the rows name."""
         self._rows: Sequence[RuntimeRow] = ()
-        self._sampler = Sampler(lambda: owners_of(self._rows), environ, root=root)
+        self._sampler = Sampler(owners or (lambda: owners_of(self._rows)), environ, root=root)
         self._window = Window()
         self._sizes = _Sizes()
         self.latest: Sample | None = None

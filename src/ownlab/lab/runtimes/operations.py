@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ownlab.errors import LabError
+from ownlab.lab.runtimes.end_request import may_have_job, request_end
 from ownlab.lab.runtimes.inventory import living_runtimes
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.runtimes.notebook_names import is_notebook, is_run_of
@@ -24,8 +25,10 @@ from ownlab.lab.transport.endpoints import Endpoint
 from ownlab.text import Template, listing, template, text
 
 __all__ = [
+    "JOB_RUNTIME_HOME",
     "command_started",
     "end_if_alive",
+    "end_own_job",
     "end_runtime",
     "extend_runtime",
     "find_runtime",
@@ -35,7 +38,11 @@ __all__ = [
     "wait_until",
 ]
 
+# On a node of a cluster: the folder of the runtime there, for what its kernel starts.
+JOB_RUNTIME_HOME = "OWNLAB_JOB_RUNTIME_HOME"
+
 _ENDS_WITHIN = 10.0
+_JOB_ENDS_WITHIN = 90.0  # Slurm gives it KillWait seconds to save
 _LISTENS_WITHIN = 30.0
 _BEGINS_TO_END_WITHIN = 5.0
 _RUNNING = ("waiting", "starting", "running", "dead")
@@ -73,6 +80,8 @@ def stop_runtime(
         try:
             send_command(control, "end", why=why, now=now)
         except LabError:
+            if now and (plan := plan_of(row.id)) is not None and plan.node is not None:
+                request_end(plan, why)  # its keeper starts another relay, which ends the job
             if not _signal(row, now):  # it does not answer, perhaps because it has just ended
                 raise
     elif not _signal(row, now):
@@ -81,6 +90,22 @@ def stop_runtime(
         )
         raise LabError(message)
     return row
+
+
+def end_own_job(runtime: str, why: str, *, now: bool, env: Mapping[str, str] = os.environ) -> bool:
+    """On a node of a cluster: end the runtime whose kernel has started this process. False if it is not that one.
+
+    The store of its lab is on another machine.
+    """
+    home = env.get(JOB_RUNTIME_HOME, "")
+    if not home or env.get("OWNLAB_RUNTIME") != runtime:
+        return False
+    try:
+        plan = read_plan(os.path.join(home, "plan.json"))
+    except (OSError, ValueError, KeyError, TypeError):  # the job that set the variable has ended
+        return False
+    send_command(plan.control_endpoint, "end", why=why, now=now)
+    return True
 
 
 def extend_runtime(store: AnyStore, runtime_id: str) -> dict[str, Any]:
@@ -117,7 +142,11 @@ def send_signal(process: Mapping[str, int] | None, signum: int, *, group: bool =
 
 
 def end_runtime(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> None:
-    """End the runtime immediately, in whatever state it is, and remove its folders. Blocks for a few seconds at most."""
+    """End the runtime immediately, in whatever state it is, and remove its folders. Blocks for a few seconds at most.
+
+    If the relay of a job hangs or is dead, another one cancels the job, which may take longer. If that one does not get it done
+    either, the folders stay, and the lab's next start tries again.
+    """
     state = read_state(plan.home) or {}
     if is_alive(state.get("supervisor")):
         try:
@@ -131,7 +160,11 @@ def end_runtime(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> 
     def gone() -> bool:
         return not any(is_alive(state.get(name)) for name in ("keeper", "supervisor", "kernel")) and _reaped(child)
 
-    if not wait_until(_ENDS_WITHIN, gone):
+    is_gone = wait_until(_ENDS_WITHIN, gone)
+    if may_have_job(plan):
+        if not _cancel_job(plan, state, why):
+            return
+    elif not is_gone:
         # The keeper of a killed supervisor kills all its descendants, so the keeper is killed last.
         for victim in ("supervisor", "keeper"):
             send_signal(state.get(victim), signal.SIGKILL)
@@ -140,6 +173,18 @@ def end_runtime(plan: Plan, child: subprocess.Popen[bytes] | None, why: str) -> 
             if wait_until(_ENDS_WITHIN / 2, gone):
                 break
     remove_folders(plan)
+
+
+def _cancel_job(plan: Plan, state: Mapping[str, Any], why: str) -> bool:
+    """Have another relay cancel the job of a runtime. Return whether it has ended."""
+    from ownlab.lab.runtimes.start import revive  # which uses this module
+
+    request_end(plan, why)
+    if is_alive(state.get("keeper")):  # it starts another relay
+        send_signal(state.get("supervisor"), signal.SIGKILL)
+    else:
+        revive(plan, os.environ)
+    return wait_until(_JOB_ENDS_WITHIN, lambda: not may_have_job(plan), every=0.1)
 
 
 def end_if_alive(runtime: str, why: str) -> None:

@@ -18,12 +18,14 @@ __all__ = [
     "CardState",
     "HostState",
     "ListedType",
+    "NodeUsage",
     "Point",
     "RemovedTypes",
     "Runtime",
     "RuntimeChange",
     "RuntimePoint",
     "RuntimeType",
+    "ScriptJob",
     "Snapshot",
     "TypeList",
     "Usage",
@@ -49,6 +51,7 @@ class RuntimeType(Struct, frozen=True):
     why_not: str = ""  # "held by ann (train.ipynb) since 10:02"
     engine: str = ""  # of a cluster, on a node of which it starts; "": this machine
     partition: str = ""  # of that cluster
+    time_limit: float | None = None  # seconds that it may run there; None: no limit
 
 
 class CardShare(Struct, frozen=True):
@@ -61,6 +64,26 @@ class CardShare(Struct, frozen=True):
     vram: int | None = None  # used by this runtime on this card
     booked: int | None = None  # its share of the card's memory
     utilisation: float | None = None  # percent of the time in which kernels of this runtime ran on it
+
+
+class HostState(Struct, frozen=True):
+    cpu: float | None  # percent of all cores
+    memory: int | None
+    memory_used: int | None
+    cores: int | None = None
+    disk: int | None = None  # the size of the file system with the lab's folder, on a node of that with the notebook's
+    disk_used: int | None = None
+
+
+class NodeUsage(Struct, frozen=True):
+    """What a runtime uses on a node of a cluster, and the state of that node."""
+
+    at: float  # by the node's clock
+    host: HostState
+    ram: int | None = None
+    cpu: float | None = None  # percent of one core
+    cards: tuple[CardShare, ...] = ()
+    notices: tuple[str, ...] = ()  # why something is unknown
 
 
 class Runtime(Struct, frozen=True):
@@ -92,6 +115,8 @@ class Runtime(Struct, frozen=True):
     kernel_pid: int | None
     cpu: float | None = None  # percent of one core, of all its processes
     utilisation: float | None = None  # mean over its cards
+    node: str = ""  # of a cluster, on which it runs; "": this machine
+    host: HostState | None = None  # of that node; None: this machine, or not known yet
 
 
 class CardHolder(Struct, frozen=True):
@@ -123,15 +148,6 @@ class CardState(Struct, frozen=True):
     verdict: Verdict | None = None  # over the last half minute
 
 
-class HostState(Struct, frozen=True):
-    cpu: float | None  # percent of all cores
-    memory: int | None
-    memory_used: int | None
-    cores: int | None = None
-    disk: int | None = None  # the size of the file system with the lab's folder
-    disk_used: int | None = None
-
-
 class CardPoint(Struct, frozen=True):
     """A card in the graph of the last minutes, in percent."""
 
@@ -160,6 +176,22 @@ class Point(Struct, frozen=True):
     runtimes: tuple[RuntimePoint, ...] = ()
 
 
+class ScriptJob(Struct, frozen=True):
+    """A script of this user in the queue or on nodes of a cluster (`ownlab run --engine slurm train.py`)."""
+
+    id: str  # of the run
+    script: str
+    label: str  # "4 × a100 on 2 nodes of partition gpu"
+    engine: str
+    reference: str  # the number of the job
+    state: str  # "waiting" or "running"
+    folder: str  # with its logs
+    submitted_at: float
+    why: str = ""  # it waits
+    nodes: tuple[str, ...] = ()
+    ends_at: float | None = None  # its time limit
+
+
 class Snapshot(Struct, frozen=True):
     """Everything that the panel shows."""
 
@@ -173,6 +205,7 @@ class Snapshot(Struct, frozen=True):
     host: HostState
     notices: tuple[str, ...] = ()  # warnings: "The store is on a network file system."
     history: tuple[Point, ...] = ()
+    jobs: tuple[ScriptJob, ...] = ()  # only in `ownlab runtimes --json`
 
 
 class UsageLine(Struct, frozen=True):

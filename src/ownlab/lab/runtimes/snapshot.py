@@ -13,9 +13,11 @@ from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, StoreError
 from ownlab.instruments.top.records import CardSample
 from ownlab.lab.journal.storage import journal_folder, read_trouble
+from ownlab.lab.runtimes.end_reasons import read_reason
 from ownlab.lab.runtimes.inventory import is_living, person, runtimes_with_a_folder
 from ownlab.lab.runtimes.live_usage import LiveUsage
 from ownlab.lab.runtimes.records import CardHolder, CardShare, CardState, Point, Runtime, RuntimeType, Snapshot
+from ownlab.lab.runtimes.runtimes_on_nodes import OnNode
 from ownlab.lab.store.lease_scheduler import Holding, allocate, check_possible, explain_wait
 from ownlab.lab.store.locks_only import AnyStore
 from ownlab.lab.store.rows import CardRequest, Device, Lease, RuntimeRow
@@ -88,6 +90,7 @@ def take_snapshot(
         warnings.append(exc.message)
     view = _view(store, devices)
     warnings += [notice for row in view.rows.values() if (notice := _journal_warning(row))]
+    warnings += list(dict.fromkeys(notice for each in usage.nodes.values() for notice in _node_notices(each)))
     quota_reason = _why_no_card(store, limits)
     return Snapshot(
         at=usage.at,
@@ -129,6 +132,11 @@ def _journal_warning(row: RuntimeRow) -> str:
     return text("{name}: {problem}. Open pages still show all output.", name=name, problem=trouble)
 
 
+def _node_notices(on_node: OnNode) -> list[str]:
+    notices = on_node.usage.notices if on_node.usage is not None else ()
+    return [text("{node}: {notice}", node=on_node.node, notice=notice) for notice in notices]
+
+
 def _runtime(
     row: RuntimeRow, view: _StoreView, store: AnyStore, limits: Limits, usage: LiveUsage, labs: Mapping[str, str]
 ) -> Runtime:
@@ -140,8 +148,8 @@ def _runtime(
     alive = is_living(store, row)
     why = view.why_taken(row.want, place - 1) if place is not None else ""
     if row.state == "waiting" and row.want.kind is None:
-        why = row.ends_why  # in the queue of a cluster
-    return Runtime(
+        why = read_reason(row.ends_why)  # in the queue of a cluster
+    runtime = Runtime(
         id=row.id,
         person=row.person,
         mine=os.geteuid() in (0, row.uid),
@@ -160,13 +168,32 @@ def _runtime(
         ram=usage.ram.get(row.id),
         vram=sum(vram) if shares and len(vram) == len(shares) else None,
         ends_at=row.ends_at,
-        ends_why=row.ends_why,
+        ends_why=read_reason(row.ends_why),
         warned=row.ends_at is not None and row.ends_at - now <= limits.warn,
         may_extend=row.may_extend,
         units_per_hour=row.units_per_hour,
         units=max(0.0, now - row.started_at) / 3600 * row.units_per_hour if row.started_at is not None else 0.0,
         kernel_pid=row.kernel.pid if row.kernel is not None else None,
         cpu=usage.cpu.get(row.id),
+        utilisation=sum(busy) / len(busy) if busy else None,
+    )
+    on_node = usage.nodes.get(row.id)
+    return runtime if on_node is None else _on_node(runtime, on_node)
+
+
+def _on_node(runtime: Runtime, on_node: OnNode) -> Runtime:
+    """A runtime on a node of a cluster: what its relay uses here is not its own."""
+    cards, usage = on_node.cards, on_node.usage
+    vram = [card.vram for card in cards if card.vram is not None]
+    busy = [card.utilisation for card in cards if card.utilisation is not None]
+    return replace(
+        runtime,
+        node=on_node.node,
+        host=usage.host if usage is not None else None,
+        cards=cards,
+        ram=usage.ram if usage is not None else None,
+        cpu=usage.cpu if usage is not None else None,
+        vram=sum(vram) if cards and len(vram) == len(cards) else None,
         utilisation=sum(busy) / len(busy) if busy else None,
     )
 

@@ -18,17 +18,17 @@ from msgspec.structs import replace
 from ownlab.atomic_files import replace_file
 from ownlab.config.limits import Limits, limits_of, stricter
 from ownlab.config.loader import resolve_lab_options
-from ownlab.config.paths import kernels_folder, state_folder
+from ownlab.config.paths import state_folder
 from ownlab.config.settings import LabOptions
 from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError, StoreError
 from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
 from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
-from ownlab.lab.runtimes.kernelspecs import read_specs
+from ownlab.lab.runtimes.kernelspecs import read_types
 from ownlab.lab.runtimes.launch_plan import NodeRequest, Plan
 from ownlab.lab.runtimes.operations import end_runtime, remove_folders
 from ownlab.lab.runtimes.records import RuntimeType
-from ownlab.lab.runtimes.state import is_locked, read_state, runtime_folder
+from ownlab.lab.runtimes.state import is_alive, is_locked, read_state, runtime_folder, was_left
 from ownlab.lab.store.errors import store_errors
 from ownlab.lab.store.layout import layout_of
 from ownlab.lab.store.location import choose_store
@@ -60,7 +60,7 @@ _HEAD_START = 10.0
 
 
 def make_plan(
-    type_name: str,
+    given: str | RuntimeType,
     *,
     runtime: str,
     connection: Mapping[str, Any] | None = None,
@@ -75,13 +75,18 @@ def make_plan(
 ) -> Plan:
     """Write the plan of a new runtime into its new folder.
 
-    `env` says where things are (OWNLAB_HOME, …). A journal is written for the runtimes of a lab, and for others if
+    `given` is the name of a type that is on disk, or a type on a node of a cluster. `env` says where things are (OWNLAB_HOME, …). A journal is written for the runtimes of a lab, and for others if
     `journal` is set. Without a `connection`, clients use Unix sockets in the runtime's folder.
     """
     options = resolve_lab_options(environ=env)
-    types = read_specs(kernels_folder(env))
-    kind = find_type(type_name, types)
-    node = _node_request(kind, lab, extra_arguments)
+    types = read_types(env)
+    kind = find_type(given, types) if isinstance(given, str) else given
+    node = _node_request(kind, extra_arguments) if lab is not None or not isinstance(given, str) else None
+    if node is None and kind.engine:
+        raise LabError(
+            text("{label} starts on a node of a cluster, which is only possible in a lab.", label=kind.label),
+            hint=text("Open the notebook in the lab, or run it with `ownlab run --engine slurm NOTEBOOK`."),
+        )
     if node is not None:
         kind = replace(kind, kind=None, cards=0)  # its cards are not of this machine
     plan = _plan(
@@ -103,15 +108,10 @@ def make_plan(
     return _write(plan)
 
 
-def _node_request(kind: RuntimeType, lab: str | None, extra_arguments: Sequence[str]) -> NodeRequest | None:
+def _node_request(kind: RuntimeType, extra_arguments: Sequence[str]) -> NodeRequest | None:
     """What is asked of an engine; None if the type starts on this machine."""
     if not kind.engine:
         return None
-    if lab is None:
-        raise LabError(
-            text("{label} starts on a node of a cluster, which only a lab can do.", label=kind.label),
-            hint=text("Open the notebook in the lab. `ownlab run --engine slurm SCRIPT` runs scripts there."),
-        )
     argv = [kind.python, str(_LAUNCH), "-f", "{connection_file}", *extra_arguments]
     return NodeRequest(kind.engine, kind.partition, kind.kind, kind.cards, argv)
 
@@ -277,20 +277,34 @@ def start_supervisor(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[byt
         os.close(log)
 
 
+def take_over(plan: Plan, env: Mapping[str, str]) -> Plan:
+    """Make the plan of a runtime on a node ours, if its relay on another host has left it. Return the plan.
+
+    For whoever holds the lock of its lab. A relay that was killed with its host has not left: only that host takes it up again.
+    """
+    here = os.uname().nodename
+    if plan.node is None or plan.host in ("", here) or not was_left(plan):
+        return plan
+    ours = plan._replace(host=here, store=choose_store(resolve_lab_options(environ=env), env).folder)
+    replace_file(os.path.join(plan.home, "plan.json"), ours.to_json())
+    return ours
+
+
 def revive(plan: Plan, env: Mapping[str, str], deadline: float = 10.0) -> bool:
     """Start the relay of a runtime on a node again, if it is gone. Return whether it is there after some seconds."""
     state = read_state(plan.home)
     if plan.node is None or is_locked(plan) or (state is not None and state["state"] == "ended"):
         return False
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(plan.home, "state.json"))  # it names processes that are gone
     os.makedirs(plan.sockets, mode=0o700, exist_ok=True)  # /tmp may have been emptied
     child = start_supervisor(plan, env)
     end = time.monotonic() + deadline
-    while time.monotonic() < end and child.poll() is None:
-        now = read_state(plan.home)
-        if now is not None and all(now["connection"][f"{channel}_port"] for channel in JUPYTER_CHANNELS):
+    while time.monotonic() < end:
+        has_ended = child.poll() is not None  # perhaps because somebody else has started one at the same time
+        now = read_state(plan.home) or {}
+        if is_alive(now.get("supervisor")) and all(now["connection"][f"{each}_port"] for each in JUPYTER_CHANNELS):
             return True
+        if has_ended:
+            return False
         time.sleep(0.02)
     return False
 

@@ -10,11 +10,13 @@ from typing import Any
 
 from ownlab.config.paths import state_folder
 from ownlab.errors import LabError, StoreError
+from ownlab.lab.runtimes.end_request import has_job_folder, may_have_job
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.processes.procfs import read_stat
 from ownlab.text import text, unpack_texts
 
 __all__ = [
+    "LEFT",
     "all_plans",
     "has_kernel",
     "is_alive",
@@ -22,12 +24,16 @@ __all__ = [
     "is_run_below",
     "is_runtime_alive",
     "kernel_exit_code",
+    "may_continue",
     "plan_of",
     "plan_with_journal_socket",
     "read_state",
     "runtime_folder",
     "state_of",
+    "was_left",
 ]
+
+LEFT = "left"  # the state of a runtime on a node whose relay has ended, while its job goes on
 
 
 def runtime_folder(runtime: str, env: Mapping[str, str] = os.environ) -> Path:
@@ -48,6 +54,14 @@ def read_state(home: str | os.PathLike[str]) -> dict[str, Any] | None:
     return state
 
 
+def was_left(plan: Plan) -> bool:
+    """Whether the relay of a runtime on a node has ended and left the job to the next one, on whatever host."""
+    try:
+        return (read_state(plan.home) or {}).get("state") == LEFT
+    except LabError:
+        return False
+
+
 def is_alive(process: Mapping[str, int] | None) -> bool:
     """Whether this process, and not a later one with the same pid, is still running."""
     if process is None:
@@ -60,8 +74,9 @@ def kernel_exit_code(home: str) -> int | None:
     """Return None while a kernel lives or is starting; otherwise its exit code, 1 if unknown."""
     state = read_state(home)
     if state is None:
-        return 1
-    if "node" in state and state["state"] in ("waiting", "starting", "running"):
+        # Its next relay is being started, unless its files are just being removed.
+        return None if has_job_folder(home) and os.path.exists(os.path.join(home, "plan.json")) else 1
+    if "node" in state and state["state"] in ("waiting", "starting", "running", LEFT):
         return None  # it lives on a node, whether or not its relay does
     if is_alive(state.get("kernel")):
         return None
@@ -109,7 +124,8 @@ def plan_with_journal_socket(runtime: str) -> Plan | None:
     if plan is None or not plan.journal:
         return None
     endpoint = plan.journal_endpoint
-    return plan if not endpoint.is_unix or os.path.exists(endpoint.path) else None
+    # The relay of a node may just be started again: whoever follows it waits.
+    return plan if plan.node is not None or not endpoint.is_unix or os.path.exists(endpoint.path) else None
 
 
 def is_runtime_alive(runtime: str) -> bool:
@@ -124,6 +140,12 @@ def is_runtime_alive(runtime: str) -> bool:
     except LabError:
         return True
     return is_alive(state.get("supervisor")) if state and state.get("supervisor") else is_locked(plan)
+
+
+def may_continue(runtime: str) -> bool:
+    """Whether the journal may still grow: by its supervisor, or by the next relay of a job that goes on while there is none."""
+    plan = plan_of(runtime)
+    return plan is not None and (may_have_job(plan) or is_runtime_alive(runtime))
 
 
 def _runtimes_folder() -> Path:

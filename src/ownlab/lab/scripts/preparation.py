@@ -17,7 +17,15 @@ from ownlab.lab.scripts.folder import make_run_folder, write_source, write_start
 from ownlab.lab.scripts.records import StartedScript
 from ownlab.text import text
 
-__all__ = ["PreparedScript", "ScriptRequest", "check_script", "find_script_engine", "prepare_script"]
+__all__ = [
+    "PreparedScript",
+    "ScriptRequest",
+    "check_script",
+    "find_offer",
+    "find_script_engine",
+    "prepare_on",
+    "prepare_script",
+]
 
 _MAX_RANKS = 1024
 
@@ -58,14 +66,23 @@ class PreparedScript(NamedTuple):
 
 def prepare_script(request: ScriptRequest) -> PreparedScript:
     """Check everything that is requested, and create the folder of the run. UsageError or InputError if it is not possible."""
-    stem = check_script(request.script)
+    check_script(request.script)
     env = outer_environment()
     engine = find_script_engine(request.engine, request.cluster, env)
-    offer = engine.offers(JobRequest(request.type, request.gpus, request.nodes or 1, request.python))[0]
+    return prepare_on(engine, find_offer(request, engine), request, env)
+
+
+def find_offer(request: ScriptRequest, engine: Engine) -> Offer:
+    """What an engine has for a request. UsageError or DeviceUnusable if it can never be met."""
+    return engine.offers(JobRequest(request.type, request.gpus, request.nodes or 1, request.python))[0]
+
+
+def prepare_on(engine: Engine, offer: Offer, request: ScriptRequest, env: Mapping[str, str]) -> PreparedScript:
+    """Create the folder of a run that takes this offer. UsageError or InputError if it is not possible."""
     ranks = request.nproc or max(1, offer.type.cards)
     if ranks > _MAX_RANKS:
         raise UsageError(text("{n} ranks are too many for one machine.", n=ranks))
-    folder = make_run_folder(stem, request.output, force=request.force)
+    folder = make_run_folder(check_script(request.script), request.output, force=request.force)
     script = request.script
     if request.source is not None:
         script = (write_source(folder, request.source), *script[1:])

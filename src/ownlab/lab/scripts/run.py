@@ -20,7 +20,7 @@ from ownlab.lab.scripts.preparation import PreparedScript
 from ownlab.lab.scripts.records import ScriptReport
 from ownlab.text import text
 
-__all__ = ["ScriptReporter", "run_script", "start_in_background"]
+__all__ = ["ScriptReporter", "run_script", "start_in_background", "task_of"]
 
 # Seconds.
 _POLL = 0.05
@@ -68,6 +68,23 @@ def start_in_background(prepared: PreparedScript) -> ScriptReport:
     return describe_run(prepared.folder, prepared.start, engine)
 
 
+def task_of(prepared: PreparedScript, *, detached: bool) -> Task:
+    """A prepared run, as engines take it."""
+    start = prepared.start
+    return Task(
+        runtime=start.runtime,
+        name=prepared.name,
+        script=start.script,
+        ranks=start.ranks // start.nodes,
+        offer=prepared.offer,
+        folder=prepared.folder,
+        cwd=start.cwd,
+        env=prepared.env,
+        detached=detached,
+        wait=prepared.request.wait,
+    )
+
+
 def _check_deadline(deadline: float) -> None:
     if time.monotonic() > deadline:
         raise DeadlineError(text("The script did not start in {seconds:g} s.", seconds=_START))
@@ -88,20 +105,8 @@ def _submitted(prepared: PreparedScript, *, detached: bool) -> Iterator[Job]:
 
 def _submit(prepared: PreparedScript, *, detached: bool) -> Job:
     start = prepared.start
-    task = Task(
-        runtime=start.runtime,
-        name=prepared.name,
-        script=start.script,
-        ranks=start.ranks // start.nodes,
-        offer=prepared.offer,
-        folder=prepared.folder,
-        cwd=start.cwd,
-        env=prepared.env,
-        detached=detached,
-        wait=prepared.request.wait,
-    )
     try:
-        job = prepared.engine.submit(task)
+        job = prepared.engine.submit(task_of(prepared, detached=detached))
     except BaseException:
         remove_unstarted(prepared.folder)
         raise

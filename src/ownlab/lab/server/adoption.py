@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jupyter_server.services.sessions.sessionmanager import ModelName
 
 from ownlab.errors import LabError
+from ownlab.lab.runtimes.end_request import may_have_job
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.operations import remove_folders
 from ownlab.lab.runtimes.state import all_plans, is_locked, is_run_below, is_runtime_alive, read_state
@@ -45,7 +46,12 @@ def find_adoptable(lab: str, folder: str) -> tuple[list[AdoptableRuntime], list[
     looks dead.
     """
     # Runtimes of another host that shares this home folder cannot be checked here, and must not be cleaned up.
-    plans = [plan for plan in all_plans() if _is_here(plan) and (plan.lab == lab or is_run_below(plan, folder))]
+    plans = [plan for plan in all_plans() if plan.lab == lab or is_run_below(plan, folder)]
+    if any(plan.node is not None and not _is_here(plan) for plan in plans):
+        from ownlab.lab.runtimes.start import take_over  # rarely needed, and somebody waits for the page
+
+        plans = [take_over(plan, os.environ) for plan in plans]
+    plans = [plan for plan in plans if _is_here(plan)]
     statuses = _read_statuses(plans)
     dead = [plan for plan in plans if plan.lab and statuses[plan.runtime] is None]
     return _adoptable(plans, statuses), dead
@@ -90,7 +96,8 @@ def remove_dead(plans: Iterable[Plan]) -> None:
         with open_any(folder, create=False) as store:
             store.reap()
     for plan in plans:
-        remove_folders(plan)
+        if not may_have_job(plan):  # the next start finds it again
+            remove_folders(plan)
 
 
 def _read_status(plan: Plan) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ import ownlab.lab
 from ownlab.config.paths import kernels_folder
 from ownlab.errors import LabError, OwnlabError, UsageError
 from ownlab.lab.runtimes.records import CPU_TYPE
+from ownlab.lab.server.page_language import set_default_language, translate_schemas
 from ownlab.lab.service.labs import Lab, NetworkHost, lab_id, labs_folder, lock_holder, take_lock, write_lab
 from ownlab.lab.service.ports import HOST, is_free
 from ownlab.lab.service.watchdog import add_arguments, network_of
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Remove it from the environment at once, so that no child process inherits it.
     token = os.environ.pop("OWNLAB_TOKEN", "")
     try:
-        return _serve(*_arguments(argv), token)
+        return _serve(_arguments(argv), token)
     except OwnlabError as exc:
         sys.stderr.write(f"ownlab: {exc.message}\n" + (f"{exc.hint}\n" if exc.hint else ""))
         return exc.exit_code
@@ -108,15 +109,23 @@ def settle_lazy_values(config: Config) -> None:
             settle_lazy_values(section)
 
 
-def _arguments(argv: Sequence[str] | None) -> tuple[str, int, NetworkHost | None]:
+class _Arguments(NamedTuple):
+    folder: str
+    port: int
+    network: NetworkHost | None
+    language: str
+
+
+def _arguments(argv: Sequence[str] | None) -> _Arguments:
     parser = argparse.ArgumentParser(prog="python -m ownlab.lab.server", description=__doc__)
     parser.add_argument("--folder", required=True, help="folder to serve")
     add_arguments(parser)
     given = parser.parse_args(argv)
-    return os.path.realpath(given.folder), given.port, network_of(given)
+    return _Arguments(os.path.realpath(given.folder), given.port, network_of(given), given.language)
 
 
-def _serve(folder: str, port: int, network: NetworkHost | None, token: str) -> int:
+def _serve(arguments: _Arguments, token: str) -> int:
+    folder, port, network = arguments.folder, arguments.port, arguments.network
     if not token:
         raise UsageError(text("OWNLAB_TOKEN is not set: without a token every user of this machine could use the lab."))
     if not os.path.isdir(folder):
@@ -146,18 +155,22 @@ def _serve(folder: str, port: int, network: NetworkHost | None, token: str) -> i
     with lock:
         if not is_free(port, network.address if network else HOST):
             raise LabError(text("Port {port} is in use.", port=port), hint=text("Choose another port with --port."))
-        return _run(folder, port, network, token)
+        return _run(arguments, token)
 
 
-def _run(folder: str, port: int, network: NetworkHost | None, token: str) -> int:
+def _run(arguments: _Arguments, token: str) -> int:
     from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]
 
     if not (kernels_folder() / CPU_TYPE).exists():
         from ownlab.lab.server.machine_reader import ensure_specs
 
         ensure_specs()
+    folder, port, network, language = arguments
     server: ServerApp = LabApp.initialize_server(argv=[], config=lab_config(folder, port, token, network))
     settle_lazy_values(server.config)
+    translate_schemas()
+    if language:
+        set_default_language(server, language)
     lab = Lab(lab_id(folder), folder, server.connection_url, token, port, os.getpid(), time.time(), "ready")
     if network is not None:
         from ownlab.lab.server.allowed_hosts import refuse_other_hosts

@@ -29,7 +29,7 @@ from ownlab.lab.journal.storage import (
 )
 from ownlab.lab.notebooks.history.deleted import remove_expired
 from ownlab.lab.runtimes.content_files import remove_old_content
-from ownlab.lab.runtimes.state import is_runtime_alive
+from ownlab.lab.runtimes.state import may_continue
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.kernels import OwnlabKernelManager
 
@@ -108,7 +108,7 @@ class Autosave:
         """Return whether a runtime is idle, or has ended."""
         if runtime in self._kernels:
             return self._kernels.activity.busy(runtime) is False
-        return not await asyncio.to_thread(is_runtime_alive, runtime)
+        return not await asyncio.to_thread(may_continue, runtime)
 
     async def _write(self, runtime: str) -> None:
         journal = await asyncio.to_thread(_journal_info, runtime)
@@ -162,7 +162,7 @@ def _old_journals() -> list[JournalInfo]:
     return [
         journal
         for journal in all_journals()
-        if _changed_at(journal_folder(journal.runtime)) < before and not is_runtime_alive(journal.runtime)
+        if _changed_at(journal_folder(journal.runtime)) < before and not may_continue(journal.runtime)
     ]
 
 

@@ -20,6 +20,7 @@ from tornado import web
 from tornado.httputil import HTTPServerRequest
 from tornado.routing import Matcher, Rule
 
+from ownlab.lab.server.page_errors import InPageLanguage, PageError
 from ownlab.text import text
 
 __all__ = ["CheckedBody", "CheckedCheckpoints", "checked_handlers", "refuse_malformed_paths"]
@@ -28,7 +29,7 @@ __all__ = ["CheckedBody", "CheckedCheckpoints", "checked_handlers", "refuse_malf
 _MAX_NAME = 255
 
 
-class CheckedBody(APIHandler):
+class CheckedBody(InPageLanguage, APIHandler):
     """A route whose body is one JSON object."""
 
     # Fields and what they must be if they are there.
@@ -39,12 +40,12 @@ class CheckedBody(APIHandler):
         try:
             body = super().get_json_body()
         except (UnicodeDecodeError, RecursionError) as exc:
-            raise web.HTTPError(400, text("The request body is not JSON.")) from exc
+            raise PageError(400, text("The request body is not JSON.")) from exc
         if body is not None and not isinstance(body, dict):
-            raise web.HTTPError(400, text("The request body is not a JSON object."))
+            raise PageError(400, text("The request body is not a JSON object."))
         for name, kind in self.fields.items():
             if body is not None and not isinstance(body.get(name), (kind, type(None))):
-                raise web.HTTPError(400, text("The field {name} of the request body is invalid.", name=name))
+                raise PageError(400, text("The field {name} of the request body is invalid.", name=name))
         return body
 
 
@@ -59,9 +60,9 @@ class _Sessions(CheckedBody, SessionRootHandler):
         kernel = (body or {}).get("kernel") or {}
         name, identifier = kernel.get("name"), kernel.get("id")
         if not isinstance(name, (str, type(None))) or not isinstance(identifier, (str, type(None))):
-            raise web.HTTPError(400, text("The field {name} of the request body is invalid.", name="kernel"))
+            raise PageError(400, text("The field {name} of the request body is invalid.", name="kernel"))
         if identifier and identifier not in self.kernel_manager:
-            raise web.HTTPError(404, text("There is no kernel {id}.", id=identifier))
+            raise PageError(404, text("There is no kernel {id}.", id=identifier))
         return body
 
 
@@ -77,7 +78,7 @@ class _Kernels(CheckedBody, MainKernelHandler):
     fields: ClassVar = {"name": str, "path": str, "env": dict}
 
 
-class _KernelAction(KernelActionHandler):
+class _KernelAction(InPageLanguage, KernelActionHandler):
     """POST /api/kernels/ID/restart."""
 
     @web.authenticated
@@ -85,11 +86,11 @@ class _KernelAction(KernelActionHandler):
     async def post(self, kernel_id: str, action: str) -> None:
         """Interrupt or restart a kernel that exists."""
         if kernel_id not in self.kernel_manager:
-            raise web.HTTPError(404, text("There is no kernel {id}.", id=kernel_id))
+            raise PageError(404, text("There is no kernel {id}.", id=kernel_id))
         await ensure_async(super().post(kernel_id, action))
 
 
-class CheckedCheckpoints(CheckpointsHandler):
+class CheckedCheckpoints(InPageLanguage, CheckpointsHandler):
     """POST /api/contents/PATH/checkpoints."""
 
     @web.authenticated
@@ -97,7 +98,7 @@ class CheckedCheckpoints(CheckpointsHandler):
     async def post(self, path: str = "") -> None:
         """Create a checkpoint of a file that exists."""
         if not await ensure_async(self.contents_manager.file_exists(path)):
-            raise web.HTTPError(404, text("There is no file {path}.", path=path))
+            raise PageError(404, text("There is no file {path}.", path=path))
         await ensure_async(super().post(path))
 
 
@@ -118,13 +119,15 @@ class _MalformedPath(Matcher):
         return {} if any(b"\0" in name or len(name) > _MAX_NAME for name in names) else None
 
 
-class _Refused(JupyterHandler):
+class _Refused(InPageLanguage, JupyterHandler):
     """The answer to such a request, whoever sends it."""
 
     @allow_unauthenticated
     def prepare(self) -> None:  # type: ignore[override]  # nothing to wait for
         """Called for every method."""
-        raise web.HTTPError(400, text("A name in this address is too long or contains a zero byte."))
+        self.set_status(400)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")  # Jupyter's page would show who is logged in
+        self.finish(self.rendered(text("A name in this address is too long or contains a zero byte.")))
 
 
 def refuse_malformed_paths(app: web.Application) -> None:

@@ -23,8 +23,8 @@ from ownlab.lab.runtimes.content_files import (
     write_chunk,
 )
 from ownlab.lab.secrets.store import check_name, grant, list_secrets, set_secret
+from ownlab.lab.server.page_errors import PageError
 from ownlab.lab.server.routes import RouteHandler
-from ownlab.lab.server.snapshot_service import encode_document
 from ownlab.text import text
 
 __all__ = ["colab_handlers"]
@@ -83,7 +83,7 @@ class ColabHandler(RouteHandler):
         """Return a number in the query."""
         value = self.get_query_argument(name)
         if not value.isascii() or not value.isdigit() or len(value) > 15:
-            raise web.HTTPError(400, text("The query parameter {name} is not a number.", name=name))
+            raise PageError(400, text("The query parameter {name} is not a number.", name=name))
         return int(value)
 
     async def work(self, call: Callable[[], Struct]) -> None:
@@ -127,7 +127,7 @@ class DownloadHandler(ColabHandler):
             opened = await asyncio.to_thread(lambda: open_download(path, self.folders(runtime)))
         except OwnlabError as exc:
             self.set_status(exc.http_status)
-            self.finish(encode_document(exc))
+            self.finish(self.encode(exc))
             return
         name = os.path.basename(path)
         self.set_header("Content-Type", _BYTES)

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
-from tornado.web import HTTPError
 from traitlets import Bool
 
 from ownlab.config.settings import LabOptions
@@ -21,6 +20,8 @@ from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import plan_of, plan_with_journal_socket
 from ownlab.lab.server.kernel_messages import PROTOCOL, unframe
 from ownlab.lab.server.kernels import RuntimeManager
+from ownlab.lab.server.page_errors import PageError
+from ownlab.lab.server.page_language import translation_for
 from ownlab.lab.server.page_stream import PageStream
 from ownlab.lab.transport.journal_client import JournalClient
 from ownlab.text import text
@@ -66,7 +67,7 @@ class OwnlabConnection(ZMQChannelsWebsocketConnection):
         self._wants_stream = after is not None
         if after is not None and after != "now":
             if not after.isdecimal():
-                raise HTTPError(400, text("The query parameter {name} is neither a number nor 'now'.", name=_AFTER))
+                raise PageError(400, text("The query parameter {name} is neither a number nor 'now'.", name=_AFTER))
             self._after = int(after)
         plan = plan_of(self.kernel_id)
         self._backlog = (plan.backlog_mb if plan else LabOptions().backlog_mb) << 20
@@ -84,7 +85,10 @@ class OwnlabConnection(ZMQChannelsWebsocketConnection):
         kernels.add_restart_callback(self.kernel_id, self.on_kernel_restarted)
         kernels.add_restart_callback(self.kernel_id, self.on_restart_failed, "dead")
         journals: Journals = self.websocket_handler.settings["ownlab_journals"]
-        self._stream = PageStream(self._plan, self._after, self.session_id, self._write, journals, self.log)
+        translate = translation_for(self.websocket_handler.request)
+        self._stream = PageStream(
+            self._plan, self._after, self.session_id, self._write, journals, self.log, translate=translate
+        )
         self._stream.task.add_done_callback(self._on_stream_end)
         kernels.add_page(self.kernel_id, self._stream)
         ZMQChannelsWebsocketConnection._open_sockets.add(self)

@@ -24,6 +24,7 @@ from ownlab.lab.notebooks.merging import SeenPosition
 from ownlab.lab.server.checked_requests import CheckedBody, CheckedCheckpoints
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.loaded_notebook import RequestPositions, request_positions
+from ownlab.lab.server.page_errors import InPageLanguage, PageError
 from ownlab.text import text
 
 __all__ = ["POSITION", "SEEN", "VERSION", "CurrentFileHandler", "OwnlabContentsHandler", "contents_handlers"]
@@ -51,7 +52,7 @@ class OwnlabContentsHandler(CheckedBody, ContentsHandler):
         if body is not None and body.get("type") == "notebook" and "content" in body:
             cells = body["content"].get("cells", []) if isinstance(body["content"], dict) else None
             if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
-                raise web.HTTPError(400, text("The content of a notebook must have a list of cells."))
+                raise PageError(400, text("The content of a notebook must have a list of cells."))
         return body
 
     def _finish_model(self, model: dict[str, Any], location: bool = True) -> None:
@@ -78,7 +79,7 @@ class OwnlabContentsHandler(CheckedBody, ContentsHandler):
         self.finish(answer)
 
 
-class CurrentFileHandler(AuthenticatedFileHandler):
+class CurrentFileHandler(InPageLanguage, AuthenticatedFileHandler):
     """/files/PATH: the raw file, for downloads. A notebook contains everything that was typed."""
 
     @web.authenticated
@@ -112,12 +113,12 @@ class CatchUpHandler(APIHandler):
         try:
             request = msgspec.json.decode(self.request.body, type=CatchUp)
         except (msgspec.DecodeError, RecursionError) as exc:
-            raise web.HTTPError(400, text("The request body is invalid: {reason}", reason=str(exc))) from exc
+            raise PageError(400, text("The request body is invalid: {reason}", reason=str(exc))) from exc
         contents = self.contents_manager
         assert isinstance(contents, OwnlabContents)
         if not await contents.update_file(request.notebook):
             message = text("{notebook} is not in this lab's folder, or cannot be updated.", notebook=request.notebook)
-            raise web.HTTPError(409, message)
+            raise PageError(409, message)
         self.finish("{}")
 
 

@@ -23,6 +23,7 @@ from ownlab.errors import LabError
 from ownlab.lab.runtimes.drive import MY_DRIVE, PREFIX, drive_root, is_drive_path, leaves_drive, path_in_drive
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.contents_handlers import CurrentFileHandler, contents_handlers
+from ownlab.lab.server.page_errors import PageError
 from ownlab.text import sentence, sentences, text
 
 __all__ = ["Drive", "DriveContents", "drive_handlers", "file_of"]
@@ -30,7 +31,7 @@ __all__ = ["Drive", "DriveContents", "drive_handlers", "file_of"]
 _ADDRESS = "/ownlab/drive"
 
 
-class OutsideDrive(web.HTTPError, OSError):
+class OutsideDrive(PageError, OSError):
     """A link leads out of the drive.
 
     Listings skip a file that raises an OSError with ELOOP; other requests answer 403.
@@ -60,7 +61,7 @@ class DriveContents(OwnlabContents):
         """Called by everything that opens a file. The top level is not a folder: it only contains MyDrive."""
         inside = path_in_drive(path) if path.strip("/") else ""
         if inside is None:
-            raise web.HTTPError(403, text("Files can be created only inside {folder}.", folder=MY_DRIVE))
+            raise PageError(403, text("Files can be created only inside {folder}.", folder=MY_DRIVE))
         os_path = str(super()._get_os_path(inside))
         if leaves_drive(os_path, self.root_dir):
             raise OutsideDrive(path)
@@ -92,7 +93,7 @@ class DriveContents(OwnlabContents):
 
     def _refuse_top_level(self, path: str) -> None:
         if not path_in_drive(path):
-            raise web.HTTPError(403, text("The drive itself cannot be renamed or deleted here."))
+            raise PageError(403, text("The drive itself cannot be renamed or deleted here."))
 
 
 class Drive:
@@ -188,8 +189,8 @@ def file_of(handler: JupyterHandler, path: str) -> str | None:
 def _contents(settings: dict[str, Any]) -> DriveContents:
     drive: Drive | None = settings.get("ownlab_drive")
     if drive is None:
-        raise web.HTTPError(404, text("This server has no drive, because it was not started by `ownlab up`."))
+        raise PageError(404, text("This server has no drive, because it was not started by `ownlab up`."))
     try:
         return drive.contents()
     except LabError as exc:
-        raise web.HTTPError(exc.http_status, sentences(sentence(exc.message), exc.hint)) from exc
+        raise PageError(exc.http_status, sentences(sentence(exc.message), exc.hint)) from exc

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 from logging import Logger, LoggerAdapter
 from typing import Any, TypeVar
@@ -22,13 +23,14 @@ from tornado.websocket import WebSocketClosedError
 from ownlab.errors import LabError, OwnlabError
 from ownlab.json_encoding import encode_json
 from ownlab.lab.notebooks.edits.records import Changes, Patch
+from ownlab.lab.notebooks.parsing import replace_lone_surrogates
 from ownlab.lab.runtimes.drive import is_drive_path
 from ownlab.lab.server.contents import OwnlabContents
 from ownlab.lab.server.drive import Drive
 from ownlab.lab.server.edits import EditSaver
+from ownlab.lab.server.page_errors import PageError
 from ownlab.lab.server.page_socket import PageSocket
 from ownlab.lab.server.routes import RouteHandler
-from ownlab.lab.server.snapshot_service import encode_document
 from ownlab.text import text
 
 __all__ = ["EditService", "edit_handlers"]
@@ -99,7 +101,7 @@ class EditService:
         path = notebook.strip("/")
         os_path: str = contents._get_os_path(path)
         if not path.endswith(".ipynb") or (is_hidden(os_path, contents.root_dir) and not contents.allow_hidden):
-            raise web.HTTPError(_NOT_FOUND, text("{notebook} is not a notebook.", notebook=notebook))
+            raise PageError(_NOT_FOUND, text("{notebook} is not a notebook.", notebook=notebook))
         self._names.setdefault(os.path.realpath(os_path), set()).add(notebook)
         return contents, path, os_path
 
@@ -122,9 +124,7 @@ class EditService:
                     hint=text("Save a copy, or change its permissions."),
                 )
         elif self._contents.edits.find(os_path) is None:
-            raise web.HTTPError(
-                _NOT_FOUND, text("{notebook} was moved or deleted.", notebook=os.path.basename(notebook))
-            )
+            raise PageError(_NOT_FOUND, text("{notebook} was moved or deleted.", notebook=os.path.basename(notebook)))
 
     def _on_new_version(self, os_path: str, version: int) -> None:
         """Called in any thread."""
@@ -178,9 +178,9 @@ class EditHandler(RouteHandler):
     def parse(self, kind: type[T]) -> T:
         """Parse the body of the request."""
         try:
-            return msgspec.json.decode(self.request.body, type=kind)
-        except (msgspec.DecodeError, RecursionError) as exc:
-            raise web.HTTPError(400, text("The request body is invalid: {reason}.", reason=str(exc))) from exc
+            return parse_page_json(self.request.body, kind)
+        except (ValueError, RecursionError) as exc:  # msgspec's errors are ValueErrors
+            raise PageError(400, text("The request body is invalid: {reason}.", reason=str(exc))) from exc
 
     async def answer_changes(self, work: Any) -> None:
         """Send changes, or the error."""
@@ -189,14 +189,14 @@ class EditHandler(RouteHandler):
         except OSError as exc:
             if exc.errno in (errno.ENOSPC, errno.EDQUOT):
                 self.set_status(_NO_SPACE)
-                self.finish(encode_document(LabError(text("The edits cannot be saved: the disk is full."))))
+                self.finish(self.encode(LabError(text("The edits cannot be saved: the disk is full."))))
                 return
             self.set_status(500)
             reason = exc.strerror or str(exc)
-            self.finish(encode_document(LabError(text("The edits cannot be saved: {reason}.", reason=reason))))
+            self.finish(self.encode(LabError(text("The edits cannot be saved: {reason}.", reason=reason))))
         except OwnlabError as exc:
             self.set_status(_CONFLICT)
-            self.finish(encode_document(exc))
+            self.finish(self.encode(exc))
         else:
             self.finish(encode_json(changes))
 
@@ -211,9 +211,9 @@ class EditsHandler(EditHandler):
         version = self.get_query_argument("version", "0")
         contents, _, os_path = self.edits.resolve(self.get_query_argument("notebook"))
         if not os.path.isfile(os_path) and contents.edits.find(os_path) is None:
-            raise web.HTTPError(_NOT_FOUND, text("There is no such notebook."))
+            raise PageError(_NOT_FOUND, text("There is no such notebook."))
         if not version.isdecimal():
-            raise web.HTTPError(400, text("{version} is not a version.", version=version[:100]))
+            raise PageError(400, text("{version} is not a version.", version=version[:100]))
         await self.answer_changes(contents.changes_since(os_path, int(version)))
 
     @web.authenticated
@@ -232,7 +232,7 @@ class WriteHandler(EditHandler):
         """Write a notebook's file now, and return its model without its content."""
         contents, path, os_path = self.edits.resolve(self.parse(NotebookRequest).notebook)
         if not await contents.update_file(os_path):
-            raise web.HTTPError(_CONFLICT, text("{path} cannot be written now.", path=path))
+            raise PageError(_CONFLICT, text("{path} cannot be written now.", path=path))
         model = await ensure_async(contents.get(path, content=False, type="notebook"))
         self.finish(encode_json(model))
 
@@ -280,6 +280,16 @@ class ChangesHandler(PageSocket):
             self.edits.remove_page(self)
         else:
             sent.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+
+def parse_page_json(body: bytes, kind: type[T]) -> T:
+    """Return what a page has sent. Halves of surrogate pairs, for which JavaScript sends escape sequences, are replaced."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except UnicodeDecodeError:
+        raise
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.convert(replace_lone_surrogates(json.loads(body)), kind)
 
 
 def edit_handlers() -> list[tuple[str, type[web.RequestHandler]]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 
 import msgspec
 from jupyter_server.auth.decorator import authorized
@@ -18,13 +19,14 @@ from ownlab.errors import OwnlabError, UsageError
 from ownlab.json_encoding import encode_json, to_builtins
 from ownlab.lab.forms.grammar import Field, Form, Markdown, parse_form
 from ownlab.lab.server.routes import RouteHandler
-from ownlab.lab.server.snapshot_service import encode_document
 from ownlab.text import text
 
 __all__ = ["Forms", "FormsHandler"]
 
 _MAX_CELLS = 2_000
 _MAX_BYTES = 16 << 20
+
+Translate = Callable[[str], str] | None
 
 
 class Cell(Struct, frozen=True):
@@ -54,20 +56,20 @@ class FormsHandler(RouteHandler):
     async def post(self) -> None:
         """Parse cells."""
         try:
-            document = await asyncio.to_thread(_parse_forms, self.request.body)
+            document = await asyncio.to_thread(_parse_forms, self.request.body, self.translate)
         except OwnlabError as exc:
             self.set_status(exc.http_status)
-            document = encode_document(exc)
+            document = self.encode(exc)
         self.finish(document)
 
 
-def _parse_forms(body: bytes) -> bytes:
+def _parse_forms(body: bytes, translate: Translate) -> bytes:
     cells = _parse_question(body).cells
     if len(cells) > _MAX_CELLS:
         raise UsageError(
             text("{count} cells are too many for one request (limit: {limit}).", count=len(cells), limit=_MAX_CELLS)
         )
-    return _encode(Forms(tuple(_parse_cell(cell) for cell in cells)))
+    return _encode(Forms(tuple(_parse_cell(cell) for cell in cells)), translate)
 
 
 def _parse_cell(cell: Cell) -> Form | None:
@@ -107,8 +109,8 @@ def _parse_question(body: bytes) -> Question:
         raise UsageError(text("The request body is invalid: {reason}.", reason=str(exc))) from exc
 
 
-def _encode(forms: Forms) -> bytes:
+def _encode(forms: Forms, translate: Translate) -> bytes:
     try:
-        return encode_json(forms)
+        return encode_json(forms, translate=translate)
     except UnicodeEncodeError:  # a lone surrogate
         return json.dumps(to_builtins(forms)).encode()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from tornado.web import HTTPError
 
+from ownlab.lab.server.page_errors import PageError
 from ownlab.text import text
 
 __all__ = ["reported_full_disk"]
@@ -30,4 +31,4 @@ def reported_full_disk(path: str) -> Iterator[None]:
             path=path,
             reason=cause.strerror,
         )
-        raise HTTPError(_INSUFFICIENT_STORAGE, message) from exc
+        raise PageError(_INSUFFICIENT_STORAGE, message) from exc

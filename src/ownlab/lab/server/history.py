@@ -29,7 +29,7 @@ from ownlab.lab.notebooks.history.records import (
 from ownlab.lab.notebooks.history.version_store import VersionStore
 from ownlab.lab.notebooks.identity import find_identity, make_identity
 from ownlab.lab.server.edit_handlers import EditHandler
-from ownlab.lab.server.snapshot_service import encode_document
+from ownlab.lab.server.page_errors import PageError
 from ownlab.text import text
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class HistoryBase(EditHandler):
         contents, _, os_path = self.edits.resolve(notebook)
         identity = find_identity(os_path)
         if identity is None and not os.path.isfile(os_path):
-            raise web.HTTPError(404, text("There is no notebook {notebook}.", notebook=notebook))
+            raise PageError(404, text("There is no notebook {notebook}.", notebook=notebook))
         return contents, os_path, version_store(identity.id if identity else make_identity(os_path).id)
 
     async def answer_record(self, work: Awaitable[Any]) -> None:
@@ -83,13 +83,13 @@ class HistoryBase(EditHandler):
             record = await work
         except OwnlabError as exc:
             self.set_status(404 if isinstance(exc, InputError) else 409)
-            self.finish(encode_document(exc))
+            self.finish(self.encode(exc))
         except OSError as exc:
             self.set_status(500)
             reason = exc.strerror or str(exc)
-            self.finish(encode_document(OwnlabError(text("The history cannot be changed: {reason}.", reason=reason))))
+            self.finish(self.encode(OwnlabError(text("The history cannot be changed: {reason}.", reason=reason))))
         else:
-            self.finish(encode_json(record))
+            self.finish(encode_json(record, translate=self.translate))
 
     async def listing(self, notebook: str) -> NotebookHistory:
         """Return all versions of a notebook."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ownlab.lab.journal.records import EVENT, Record, json_object
 from ownlab.lab.transport.endpoints import Endpoint
-from ownlab.lab.transport.journal_client import Dropped, Duplicate, Hello, JournalClient
+from ownlab.lab.transport.journal_client import Hello, JournalClient, JournalMessage
 
 if TYPE_CHECKING:
     from ownlab.lab.server.kernels import OwnlabKernelManager, RuntimeManager
@@ -155,7 +155,7 @@ class _WatchedKernel:
         self._client.close()
         self.hello.cancel()
 
-    def _receive(self, message: Hello | Record | Duplicate | Dropped) -> None:
+    def _receive(self, message: JournalMessage) -> None:
         if isinstance(message, Hello):
             self.state = KernelState(message)
             if self.kernel is not None and message.execution_state in ("starting", "idle", "busy"):

@@ -23,7 +23,6 @@ from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager, ServerKernelManager
 from jupyter_server.utils import ApiPath, to_os_path
 from tornado.ioloop import IOLoop
-from tornado.web import HTTPError
 from traitlets import Unicode, default
 
 from ownlab.config.settings import LabOptions
@@ -37,6 +36,7 @@ from ownlab.lab.server.adoption import AdoptableRuntime, find_adoptable, remove_
 from ownlab.lab.server.kernel_activity import KernelActivity
 from ownlab.lab.server.kernel_restarter import OwnlabRestarter
 from ownlab.lab.server.kernelspecs import OwnlabSpecManager
+from ownlab.lab.server.page_errors import PageError
 from ownlab.lab.server.page_stream import PageStream
 from ownlab.lab.transport.control import send_command
 from ownlab.text import text
@@ -339,7 +339,7 @@ class OwnlabKernelManager(AsyncMappingKernelManager):
     def check_not_stopping(self) -> None:
         """Answer 503 while the server stops: pages then treat it as unavailable and try again."""
         if self.stopping:
-            raise HTTPError(503, text("The server is stopping."))
+            raise PageError(503, text("The server is stopping."))
 
     async def shutdown_kernel(self, kernel_id: str, now: bool = False, restart: bool = False) -> None:
         """Called by the REST API, and for foreign kernels when the server stops."""

@@ -14,14 +14,25 @@ from pathlib import Path
 
 from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpec, KernelSpecManager
 from msgspec import structs
+from traitlets import default
 
+from ownlab.config.loader import resolve_lab_options
+from ownlab.config.paths import cluster_kernels_folder
+from ownlab.lab.engines.registry import DEFAULT_ENGINE
 from ownlab.lab.runtimes.records import CPU_TYPE, Snapshot
 
 __all__ = ["OwnlabSpecManager", "as_listed"]
 
 
 class OwnlabSpecManager(KernelSpecManager):
-    """The kernelspecs on disk, with the CPU runtime in place of ipykernel's own."""
+    """The kernelspecs on disk, with the CPU runtime in place of ipykernel's own, and those of the cluster that this lab uses."""
+
+    @default("kernel_dirs")
+    def _dirs_with_cluster(self) -> list[str]:
+        dirs: list[str] = self._kernel_dirs_default()
+        if resolve_lab_options().lab_engine != DEFAULT_ENGINE:
+            dirs.append(str(cluster_kernels_folder()))
+        return dirs
 
     def find_kernel_specs(self) -> dict[str, str]:
         """Called for every listing."""

@@ -16,10 +16,11 @@ from ownlab.errors import LabError, OwnlabError, StoreError
 from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
 from ownlab.lab.environments.registry import environments_file, list_environments
 from ownlab.lab.runtimes.cards import read_devices
-from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs
+from ownlab.lab.runtimes.kernelspecs import read_specs, write_specs, write_types
 from ownlab.lab.runtimes.live_usage import UsageSampler
 from ownlab.lab.runtimes.records import CardPoint, HostState, Point, RuntimePoint, RuntimeType, Snapshot
 from ownlab.lab.runtimes.runtime_types import runtime_types
+from ownlab.lab.runtimes.runtimes_on_nodes import NodeReader
 from ownlab.lab.runtimes.snapshot import take_snapshot
 from ownlab.lab.service.labs import labs
 from ownlab.lab.store.location import choose_store
@@ -32,6 +33,7 @@ __all__ = ["MachineReader", "ensure_specs", "history_point", "open_store"]
 # Seconds between two reads of the list of cards and their users: it rarely changes, and each read starts a child
 # process.
 _CARDS_INTERVAL = 20.0
+_BETWEEN_ASKING = 0.2
 
 
 def open_store(options: LabOptions | None = None) -> AnyStore:
@@ -48,7 +50,7 @@ class MachineReader:
         self._options = resolve_lab_options()
         self._notice = choose_store(self._options, os.environ).notice
         self._store = open_store(self._options)
-        self._sampler = UsageSampler()
+        self._sampler, self._nodes = UsageSampler(), NodeReader()
         self._devices: tuple[Device, ...] = ()
         self._types: tuple[RuntimeType, ...] = ()
         self._kernelspec_error = ""
@@ -70,9 +72,20 @@ class MachineReader:
             self._store = LocksOnly(self._store.folder, exc)
             return self._read()
 
+    def read_with_nodes(self, seconds: float) -> Snapshot:
+        """As `read`, and wait so long for the first figures of runtimes on nodes of a cluster: nodes measure when they are asked."""
+        deadline = time.monotonic() + seconds
+        while True:
+            snapshot = self.read()
+            missing = any(each.node and each.host is None and each.state == "running" for each in snapshot.runtimes)
+            if not missing or time.monotonic() >= deadline:
+                return snapshot
+            time.sleep(_BETWEEN_ASKING)
+
     def _read(self) -> Snapshot:
         self._refresh_cards()
-        usage = self._sampler.sample(self._store.runtimes(), self._devices)
+        rows = self._store.runtimes()
+        usage = replace(self._sampler.sample(rows, self._devices), nodes=self._nodes.read(rows))
         if self._folder:
             usage = replace(usage, host=_with_disk(usage.host, self._folder))
         snapshot = take_snapshot(
@@ -117,14 +130,14 @@ class MachineReader:
             self._cards_at = time.monotonic()
         self._environments = environments
         types = runtime_types(self._devices, list_environments(), self._options) + self._read_cluster()
-        if types == self._types and not self._cluster_types:  # others may write the types of this machine alone
+        if types == self._types:
             return
         self._types, self._kernelspec_error = types, ""
         try:
-            write_specs(types, kernels_folder())
+            write_types(types)
         except LabError as exc:
             # The kernelspecs belong to an administrator: only the types listed there can be started.
-            self._types = read_specs(kernels_folder())
+            self._types = read_specs(kernels_folder()) + self._cluster_types
             self._kernelspec_error = sentences(sentence(exc.message), exc.hint)
 
     def _read_cluster(self) -> tuple[RuntimeType, ...]:

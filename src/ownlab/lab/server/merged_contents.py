@@ -35,6 +35,7 @@ from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.server.edits import EditLogs
 from ownlab.lab.server.full_disk import reported_full_disk
 from ownlab.lab.server.loaded_notebook import FileContent, LoadedNotebook, request_positions
+from ownlab.lab.server.page_errors import PageError
 from ownlab.lab.server.path_locks import PathLocks, run_to_end
 from ownlab.lab.server.recent_writes import GuardedWrite, RecentWrites, Version, stamp
 from ownlab.lab.server.sessions import OwnlabSessionManager
@@ -137,7 +138,7 @@ class MergedContents(AsyncLargeFileManager):
                 data = file.read()
         except OSError:
             return error
-        return HTTPError(UNREADABLE, describe_damage(data, os.path.basename(os_path)))
+        return PageError(UNREADABLE, describe_damage(data, os.path.basename(os_path)))
 
     def _load_sync(self, os_path: str) -> LoadedNotebook:
         before = stamp(os_path)
@@ -332,8 +333,11 @@ class MergedContents(AsyncLargeFileManager):
             with self._recent_writes.record_write(os_path, before):
                 await self._save_model(model, path)
         written = self._guarded[os_path].written or stamp(os_path)
-        await asyncio.to_thread(self.edits.save, loaded.edits, loaded.notebook, written, loaded.version)
-        await asyncio.to_thread(note_file, os_path)
+        try:
+            await asyncio.to_thread(self.edits.save, loaded.edits, loaded.notebook, written, loaded.version)
+            await asyncio.to_thread(note_file, os_path)
+        except OSError as exc:  # the disk of the state folder is full, say; the notebook's file has everything
+            self.log.warning("%s was written, but what is known about it was not: %s", os_path, exc)
         if loaded.edited:
             await asyncio.to_thread(self._history.record, os_path, loaded.notebook, "edited")
 

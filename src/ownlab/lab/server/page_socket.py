@@ -14,10 +14,12 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
 from tornado.websocket import WebSocketHandler
 
+from ownlab.lab.server.page_errors import InPageLanguage
+
 __all__ = ["PageSocket"]
 
 
-class PageSocket(WebSocketMixin, WebSocketHandler, JupyterHandler):
+class PageSocket(InPageLanguage, WebSocketMixin, WebSocketHandler, JupyterHandler):
     """A websocket of a person who may read `auth_resource`, which subclasses name."""
 
     auth_resource = ""

@@ -25,7 +25,7 @@ from ownlab.lab.server.attachment import describe_death, describe_not_run
 from ownlab.lab.server.busy_replies import BusyReplies
 from ownlab.lab.server.kernel_activity import KernelState
 from ownlab.lab.server.kernel_messages import KernelMessage, frame, state_messages, status_message
-from ownlab.lab.transport.journal_client import Dropped, Duplicate, Hello, JournalClient
+from ownlab.lab.transport.journal_client import Dropped, Duplicate, Hello, JournalClient, JournalMessage, Reconnected
 
 if TYPE_CHECKING:
     from ownlab.lab.runtimes.journals import Journals
@@ -52,12 +52,16 @@ class PageStream:
         write: Write,
         journals: Journals,
         log: Logger | LoggerAdapter[Any],
+        translate: Callable[[str], str] | None = None,
     ) -> None:
-        """`after`: the number of the last record that the page has handled; None: it wants only new records."""
+        """`after`: the number of the last record that the page has handled; None: it wants only new records.
+
+        `translate`: sentences into the language of the page, unless that is English.
+        """
         self._runtime, self._folder = plan.runtime, Path(plan.journal)
         self._session, self._write, self._journals, self._log = session, write, journals, log
         self._busy_replies = BusyReplies(plan.runtime, journals)
-        self._after = after
+        self._after, self._translate = after, translate
         self._hello: Hello | None = None
         self._kernel_state: KernelState | None = None  # the current state
         self._page_state: KernelState | None = None  # the state at the page's position
@@ -133,7 +137,7 @@ class PageStream:
         A supervisor that was killed has sent nothing. What is in its journal is read from disk.
         """
         try:
-            died = await self._journals.query(self._runtime, describe_death)
+            died = await self._journals.query(self._runtime, partial(describe_death, translate=self._translate))
         except LabError as exc:
             self._log.warning("Cannot tell why a kernel died: %s", exc.message)
             return
@@ -156,8 +160,12 @@ class PageStream:
 
     # -- from the journal
 
-    def _receive(self, message: Hello | Record | Duplicate | Dropped) -> None:
-        if isinstance(message, Duplicate):
+    def _receive(self, message: JournalMessage) -> None:
+        if isinstance(message, Reconnected):
+            # What the page has sent may be lost, and what it sends now must not overtake that. It connects again, with all of it.
+            self._client.close()
+            self.task.cancel()
+        elif isinstance(message, Duplicate):
             self._enqueue(partial(self._confirm_duplicate, message.msg_id))
         elif isinstance(message, Dropped):
             self._defer_to_disk(message.position)
@@ -314,7 +322,7 @@ class PageStream:
 
     async def _send_death(self, number: int) -> None:
         """Tell the page which cells a death concerns, and what they show about it. One frame: it is shown once or not at all."""
-        await self._send_described(partial(describe_death, number=number))
+        await self._send_described(partial(describe_death, number=number, translate=self._translate))
 
     async def _send_described(self, describe: Callable[[JournalState], dict[str, Any] | None]) -> None:
         try:

@@ -23,6 +23,7 @@ from jupyter_server_proxy.handlers import LocalProxyHandler  # type: ignore[impo
 from tornado import web
 from tornado.httputil import HTTPHeaders
 
+from ownlab.lab.server.page_errors import InPageLanguage, PageError
 from ownlab.text import text
 
 __all__ = ["add_ports", "listeners"]
@@ -31,22 +32,22 @@ _LISTENS = "0A"  # include/net/tcp_states.h
 _LAB_COOKIE = re.compile(r"_xsrf|username-[\w-]+")  # Jupyter's login cookie and its XSRF cookie
 
 
-class PortHandler(LocalProxyHandler):  # type: ignore[misc]
+class PortHandler(InPageLanguage, LocalProxyHandler):  # type: ignore[misc]
     """A request or websocket to a port."""
 
-    async def prepare(self) -> None:
+    async def prepare(self) -> None:  # type: ignore[override]
         """Called by tornado first. The base class requires the token."""
         await super().prepare()
         if self._finished:  # redirected to the login page
             return
         if not self.token_authenticated and not (self.check_origin() and self._is_own_site()):
-            raise web.HTTPError(403, text("Requests from other websites are not forwarded to ports of this machine."))
+            raise PageError(403, text("Requests from other websites are not forwarded to ports of this machine."))
         port = int(self.path_args[0])
         owners = set(listeners(port))
         if not owners:
-            raise web.HTTPError(502, text("Nothing listens on port {port} of this machine.", port=port))
+            raise PageError(502, text("Nothing listens on port {port} of this machine.", port=port))
         if not owners <= {os.geteuid(), 0}:
-            raise web.HTTPError(403, text("Port {port} of this machine belongs to another user.", port=port))
+            raise PageError(403, text("Port {port} of this machine belongs to another user.", port=port))
         parameters = self.request.query.split("&")
         self.request.query = "&".join(each for each in parameters if each != f"token={self.identity_provider.token}")
 

@@ -20,8 +20,11 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.errors import InputError, OwnlabError, UsageError
 from ownlab.lab.journal.storage import RUNTIME_ID
 from ownlab.lab.runtimes.accelerator import Proposal, propose
+from ownlab.lab.runtimes.end_reasons import STOPPED_IN_LAB
 from ownlab.lab.runtimes.journals import Journals
 from ownlab.lab.runtimes.records import RuntimeType
+from ownlab.lab.runtimes.state import plan_of
+from ownlab.lab.server.page_errors import InPageLanguage, PageError
 from ownlab.lab.server.snapshot_service import SnapshotService, StreamHandler, encode_document
 from ownlab.text import text
 
@@ -53,7 +56,7 @@ class Done(Struct, frozen=True):
     ends_at: float | None = None  # when a limit will end it, after an extension
 
 
-class RouteHandler(APIHandler):
+class RouteHandler(InPageLanguage, APIHandler):
     """Base of all routes.
 
     It requires the token, checks the origin and, for POST, the XSRF cookie, like Jupyter's own routes.
@@ -74,7 +77,11 @@ class RouteHandler(APIHandler):
         except OwnlabError as exc:
             self.set_status(exc.http_status)
             result = exc
-        self.finish(encode_document(result))
+        self.finish(self.encode(result))
+
+    def encode(self, result: Struct | OwnlabError) -> bytes:
+        """Return a result or an error as JSON, in the language of the page."""
+        return encode_document(result, self.translate)
 
 
 class SnapshotHandler(RouteHandler):
@@ -115,7 +122,7 @@ class StopHandler(RouteHandler):
         from ownlab.lab.runtimes.operations import stop_runtime
 
         def stop(store: AnyStore) -> Done:
-            return Done(stop_runtime(store, runtime, now=request.now, why=text("it was stopped in the lab")).id)
+            return Done(stop_runtime(store, runtime, now=request.now, why=STOPPED_IN_LAB.fill()).id)
 
         done = await _with_store(stop)
         if request.delete_content:
@@ -154,17 +161,22 @@ class AttachHandler(RouteHandler):
         It already shows records up to `after`.
         """
         from ownlab.lab.server.attachment import attachment
+        from ownlab.lab.transport.outbox import read_outbox
 
         try:
             after = int(self.get_query_argument("after", "0"))
         except ValueError as exc:
-            raise web.HTTPError(400, text("The query parameter {name} is not a number.", name="after")) from exc
+            raise PageError(400, text("The query parameter {name} is not a number.", name="after")) from exc
         journals: Journals = self.settings["ownlab_journals"]
+        plan = plan_of(runtime)
+        outbox = await asyncio.to_thread(read_outbox, plan.home) if plan is not None and plan.node is not None else []
         try:
-            document = await journals.query(runtime, partial(attachment, after=after))
+            document = await journals.query(
+                runtime, partial(attachment, after=after, outbox=outbox, translate=self.translate)
+            )
         except OwnlabError as exc:
             self.set_status(exc.http_status)
-            document = encode_document(exc)
+            document = self.encode(exc)
         self.finish(document)
 
 
@@ -224,7 +236,7 @@ class MetricsHandler(APIHandler):
         try:
             metrics = await snapshots.metrics()
         except OwnlabError as exc:
-            raise web.HTTPError(exc.http_status, exc.message) from exc
+            raise PageError(exc.http_status, exc.message) from exc
         self.finish(metrics, set_content_type=CONTENT_TYPE)
 
     async def _is_allowed(self) -> bool:

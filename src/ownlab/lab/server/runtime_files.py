@@ -28,6 +28,7 @@ from ownlab.lab.runtimes.drive import leaves_drive
 from ownlab.lab.runtimes.state import plan_of
 from ownlab.lab.server.contents_handlers import contents_handlers
 from ownlab.lab.server.full_disk import reported_full_disk
+from ownlab.lab.server.page_errors import InPageLanguage, PageError
 from ownlab.text import text
 
 __all__ = ["RuntimeContents", "runtime_file_handlers"]
@@ -38,7 +39,7 @@ _RUNTIME = re.compile(rf"{_ADDRESS}/({RUNTIME_ID})/")
 _DRIVE = os.path.join(".config", "drive.json")
 
 
-class OutsideContent(web.HTTPError, OSError):
+class OutsideContent(PageError, OSError):
     """A link leads out of /content. Listings skip a file that raises an OSError with ELOOP; other requests answer 403."""
 
     def __init__(self, path: str) -> None:
@@ -59,11 +60,11 @@ class NoCheckpoints(AsyncCheckpoints):
 
     async def restore_checkpoint(self, contents_mgr: Any, checkpoint_id: str, path: str) -> None:
         """Called by the REST API."""
-        raise web.HTTPError(404, text("Earlier versions of a runtime's files are not kept."))
+        raise PageError(404, text("Earlier versions of a runtime's files are not kept."))
 
     async def delete_checkpoint(self, checkpoint_id: str, path: str) -> None:
         """Called by the REST API."""
-        raise web.HTTPError(404, text("Earlier versions of a runtime's files are not kept."))
+        raise PageError(404, text("Earlier versions of a runtime's files are not kept."))
 
     async def rename_checkpoint(self, checkpoint_id: str, old_path: str, new_path: str) -> None:
         """There is none."""
@@ -112,7 +113,7 @@ def _mount_point(root: str) -> str:
     return str(point).removeprefix("/content/").strip("/") if str(point).startswith("/content/") else ""
 
 
-class RuntimeFilesMixin(JupyterHandler):
+class RuntimeFilesMixin(InPageLanguage, JupyterHandler):
     """Makes one of Jupyter's handlers work on the files of the runtime that the address names."""
 
     @property
@@ -121,9 +122,9 @@ class RuntimeFilesMixin(JupyterHandler):
         runtime = self._runtime()
         folder = str(content_folder(runtime))
         if plan_of(runtime) is None:
-            raise web.HTTPError(404, text("This runtime has ended."))
+            raise PageError(404, text("This runtime has ended."))
         if not os.path.isdir(folder):
-            raise web.HTTPError(404, text("This runtime has no folder /content, because it is not in Colab mode."))
+            raise PageError(404, text("This runtime has no folder /content, because it is not in Colab mode."))
         known: dict[str, RuntimeContents] = self.settings.setdefault("ownlab_runtime_files", {})
         if folder not in known:
             # Without a parent: none of the server's settings for its own folder applies here.

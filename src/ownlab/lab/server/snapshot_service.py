@@ -186,13 +186,13 @@ class Visibility(Struct, frozen=True, forbid_unknown_fields=True):
     visible: bool
 
 
-def encode_document(result: Snapshot | Struct | OwnlabError) -> bytes:
-    """Return a result as JSON, or an error as `ownlab … --json` prints it."""
+def encode_document(result: Snapshot | Struct | OwnlabError, translate: Callable[[str], str] | None = None) -> bytes:
+    """Return a result as JSON, or an error as `ownlab … --json` prints it; `translate`: to another language than English."""
     if isinstance(result, OwnlabError):
         from ownlab.render.documents import Failure  # imports much and is rarely needed
 
-        return encode_json(Failure.of(result))
-    return encode_json(result)
+        return encode_json(Failure.of(result), translate=translate)
+    return encode_json(result, translate=translate)
 
 
 class StreamHandler(PageSocket):
@@ -234,7 +234,7 @@ class StreamHandler(PageSocket):
         if isinstance(snapshot, Snapshot):
             snapshot = self._with_new_history(snapshot)
         try:
-            sent = self.write_message(encode_document(snapshot).decode())
+            sent = self.write_message(encode_document(snapshot, self.translate).decode())
         except WebSocketClosedError:
             self.snapshots.unsubscribe(self.send_snapshot)
         else:

@@ -20,18 +20,21 @@ from ownlab.errors import InputError, OwnlabError
 from ownlab.lab.environments.records import Environments
 from ownlab.lab.runtimes.drive import is_drive_path
 from ownlab.lab.server.contents import OwnlabContents
+from ownlab.lab.server.page_language import request_language
 from ownlab.lab.server.routes import RouteHandler, parse_body
 from ownlab.lab.server.snapshot_service import SnapshotService
 from ownlab.lab.service.examples import list_examples, place_example
+from ownlab.lab.start_page.data_sets import recent_data_sets
 from ownlab.lab.start_page.doctor_report import CheckedPython, examine_machine
 from ownlab.lab.start_page.recent import Candidate, Outcome, RecentNotebooks
-from ownlab.lab.start_page.records import DoctorReport, PlacedNotebook, RecentNotebook, StartPage
+from ownlab.lab.start_page.records import DoctorReport, ListedDataSet, PlacedNotebook, RecentNotebook, StartPage
 from ownlab.text import text
 
 __all__ = ["StartService", "start_handlers"]
 
 # The number of recent notebooks on the page.
 _RECENT = 8
+_DATA_SETS = 6
 # Seconds that a request waits for journals to be read; what is not ready then is in the next answer.
 _PATIENCE = 1.0
 # Seconds after which the machine is examined again, when somebody asks.
@@ -69,7 +72,15 @@ class StartService:
         if not self._is_fresh():
             self._examine()
         environments = await asyncio.to_thread(self._environments)
-        return StartPage(socket.gethostname(), recent, examples, environments, self._report)
+        data_sets = await asyncio.to_thread(self._data_sets)
+        return StartPage(socket.gethostname(), recent, examples, data_sets, environments, self._report)
+
+    def _data_sets(self) -> tuple[ListedDataSet, ...]:
+        try:
+            return recent_data_sets(self._contents.root_dir, _DATA_SETS)
+        except (OSError, OwnlabError) as exc:  # a scratch disk that is gone must not hide the rest of the page
+            self._contents.log.warning("ownlab: the data sets cannot be listed: %s", exc)
+            return ()
 
     def _environments(self) -> Environments | None:
         from ownlab.lab.environments.builds import environment_states  # not while the server starts
@@ -136,10 +147,10 @@ class StartService:
 
         return await asyncio.to_thread(work)
 
-    async def open_example(self, request: ExampleRequest) -> PlacedNotebook:
+    async def open_example(self, request: ExampleRequest, language: str) -> PlacedNotebook:
         """Copy an example into the lab's folder, unless it is there."""
         root = os.path.realpath(self._contents.root_dir)
-        path = await asyncio.to_thread(place_example, root, request.name)
+        path = await asyncio.to_thread(place_example, root, request.name, language)
         return PlacedNotebook(path.replace(os.sep, "/"))
 
     def _folder(self, path: str) -> str:
@@ -210,11 +221,12 @@ class ExampleHandler(StartBase):
     @web.authenticated
     @authorized
     async def post(self) -> None:
-        """Copy an example into the lab's folder."""
+        """Copy an example, in the language of the page, into the lab's folder."""
         await self.answer(self._open())
 
     async def _open(self) -> PlacedNotebook:
-        return await self.start_page.open_example(parse_body(self.request.body, ExampleRequest))
+        example = parse_body(self.request.body, ExampleRequest)
+        return await self.start_page.open_example(example, request_language(self.request))
 
 
 def start_handlers() -> list[tuple[str, type[web.RequestHandler]]]:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Sequence
 
 from ownlab.errors import DeadlineError, LabError, UsageError
+from ownlab.lab.runtimes.end_reasons import STOPPED_WITH_LAB
 from ownlab.lab.runtimes.inventory import is_living
 from ownlab.lab.runtimes.operations import stop_runtime, wait_until
 from ownlab.lab.service.labs import Lab, Role, is_served, lab_id, labs, lock_holder, read_lab
@@ -78,7 +79,7 @@ def stop_runtimes(store: AnyStore, rows: Sequence[RuntimeRow], on_end: float) ->
 
 def _ask(store: AnyStore, row: RuntimeRow) -> None:
     try:
-        stop_runtime(store, row.id, why=text("the lab was stopped"))
+        stop_runtime(store, row.id, why=STOPPED_WITH_LAB.fill())
     except LabError:
         if is_living(store, row):  # otherwise it has ended meanwhile
             raise

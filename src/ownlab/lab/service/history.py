@@ -13,7 +13,7 @@ import msgspec
 from ownlab.errors import InputError, LabError, OwnlabError
 from ownlab.lab.notebooks.edits.base import outputs_in, read_base
 from ownlab.lab.notebooks.edits.edit_log import EditLog
-from ownlab.lab.notebooks.files import notebook_json, read_notebook, write_over
+from ownlab.lab.notebooks.files import notebook_json, read_notebook, read_notebook_file, write_over
 from ownlab.lab.notebooks.history.deleted import deleted_notebooks
 from ownlab.lab.notebooks.history.recorder import version_store
 from ownlab.lab.notebooks.history.records import NotebookHistory, Version
@@ -62,15 +62,17 @@ def list_versions(notebook: str, store: VersionStore) -> NotebookHistory:
 
 def present_notebook(notebook: str, *, outputs: bool = False) -> dict[str, Any]:
     """Return a notebook as pages show it now: with what they typed; if asked for, with outputs that the file lacks."""
-    present = read_notebook(notebook)
-    assign_cell_ids(present)
-    if outputs:
-        from ownlab.lab.notebooks.merging import merge_journals  # imports much; not needed to compare code
-        from ownlab.lab.runtimes.journals import Journals
+    if not outputs:
+        present = read_notebook(notebook)
+        assign_cell_ids(present)
+        return present
+    from ownlab.lab.notebooks.executed_code import merge_unsaved  # imports much; not needed to compare code
+    from ownlab.lab.runtimes.journals import Journals
 
-        # Texts as strings, as in the versions that a server records: equal cells are stored once.
-        present = parse_with_nbformat(notebook_json(present).encode())
-        merge_journals(present, Journals().of_notebook(os.path.realpath(notebook)), _LOG)
+    # Texts as strings, as in the versions that a server records: equal cells are stored once.
+    present = parse_with_nbformat(notebook_json(read_notebook_file(notebook)).encode())
+    assign_cell_ids(present)
+    merge_unsaved(notebook, present, Journals().of_notebook(os.path.realpath(notebook)), _LOG)
     return present
 
 

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ownlab.config.paths import kernels_folder
 from ownlab.config.settings import LabOptions
 from ownlab.errors import DeadlineError, InputError, LabError, StoreError
 from ownlab.lab.service.http_client import wait_for_lab
@@ -53,14 +52,14 @@ def check_folder(folder: str) -> str:
 def read_surroundings(options: LabOptions, environ: Mapping[str, str]) -> Surroundings:
     """Read the cards, write the runtime types to disk, and find the store."""
     from ownlab.config.limits import limits_of, stricter
-    from ownlab.lab.runtimes.kernelspecs import write_specs
+    from ownlab.lab.runtimes.kernelspecs import write_types
     from ownlab.lab.runtimes.runtime_types import current_types
     from ownlab.lab.store.errors import store_errors
     from ownlab.lab.store.layout import layout_of
     from ownlab.lab.store.location import choose_store
 
     types = current_types(environ) + _cluster_types(options, environ)
-    write_specs(types, kernels_folder(environ))
+    write_types(types, environ)
     store = choose_store(options, environ)
     limits = limits_of(options)
     try:

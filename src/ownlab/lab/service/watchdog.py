@@ -57,14 +57,15 @@ class Start(NamedTuple):
     token: str
     environ: Mapping[str, str]
     network: NetworkHost | None = None  # for other computers; None: on 127.0.0.1
+    language: str = ""  # in which pages begin; "": as JupyterLab chooses
 
     def arguments(self) -> tuple[str, ...]:
         """Return the options that server and watchdog have in common."""
-        port = ("--port", str(self.port))
+        given = ("--port", str(self.port), *(("--language", self.language) if self.language else ()))
         if self.network is None:
-            return port
+            return given
         options = (f"--{name}" for name in NetworkHost._fields)
-        return (*port, *(word for pair in zip(options, self.network, strict=True) for word in pair))
+        return (*given, *(word for pair in zip(options, self.network, strict=True) for word in pair))
 
 
 def network_of(given: argparse.Namespace) -> NetworkHost | None:
@@ -75,6 +76,7 @@ def network_of(given: argparse.Namespace) -> NetworkHost | None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `Start.arguments`."""
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--language", default="")
     for name in NetworkHost._fields:
         parser.add_argument(f"--{name}", default="")
 
@@ -282,7 +284,8 @@ def _main() -> int:
     lock.sign()
     environ = dict(os.environ)
     token = environ.pop("OWNLAB_TOKEN", "")
-    watchdog = Watchdog(Start(given.folder, given.port, token, environ, network_of(given)), _log)
+    start = Start(given.folder, given.port, token, environ, network_of(given), given.language)
+    watchdog = Watchdog(start, _log)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until `run` handles it
     try:
         watchdog.start()

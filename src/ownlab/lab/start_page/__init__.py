@@ -2,5 +2,6 @@
 
 - `records`: the records that the page receives
 - `recent`: the notebooks that were used last, and what happened to them
+- `data_sets`: the data sets that were used last
 - `doctor_report`: the doctor's verdict on this machine
 """

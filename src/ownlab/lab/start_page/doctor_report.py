@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ownlab.errors import LabError
+from ownlab.json_encoding import decode_guest_json
 from ownlab.lab.start_page.records import DoctorReport, ReportedFinding
 from ownlab.text import text
 
@@ -21,7 +22,15 @@ __all__ = ["CheckedPython", "examine_machine"]
 # Importing several frameworks from a cold disk is slow.
 _SECONDS = 180.0
 # Python searches the working folder first, which may belong to anybody.
-_OWNLAB = "import sys; sys.path[:] = filter(None, sys.path); from ownlab.cli.main import main; main()"
+# The report is shown in the language of the page that asks, whatever that will be.
+_OWNLAB = """\
+import sys
+sys.path[:] = filter(None, sys.path)
+from ownlab.json_encoding import keep_templates
+keep_templates()
+from ownlab.cli.main import main
+main()
+"""
 
 
 class CheckedPython(NamedTuple):
@@ -71,7 +80,7 @@ def _examine(checked: CheckedPython) -> DoctorReport:
         ran = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_SECONDS, env=environ
         )
-        diagnosis = msgspec.json.decode(ran.stdout, type=_Diagnosis)
+        diagnosis: _Diagnosis = decode_guest_json(ran.stdout, _Diagnosis)
     except subprocess.TimeoutExpired as exc:
         raise LabError(
             text("The examination of this machine took longer than {seconds:g} s.", seconds=_SECONDS),

@@ -9,7 +9,7 @@ from msgspec import Struct
 from ownlab.lab.environments.records import Environments
 from ownlab.lab.service.examples import Example
 
-__all__ = ["DoctorReport", "PlacedNotebook", "RecentNotebook", "ReportedFinding", "StartPage"]
+__all__ = ["DoctorReport", "ListedDataSet", "PlacedNotebook", "RecentNotebook", "ReportedFinding", "StartPage"]
 
 
 class RecentNotebook(Struct, frozen=True):
@@ -52,12 +52,26 @@ class DoctorReport(Struct, frozen=True):
     findings: tuple[ReportedFinding, ...] = ()
 
 
+class ListedDataSet(Struct, frozen=True):
+    """A data set that `ownlab data` has brought here, unpacked, packed or staged."""
+
+    path: str  # absolute
+    place: str | None  # JupyterLab's path; None: it is not in the lab's folder
+    kind: Literal["downloaded", "unpacked", "packed", "staged"]
+    source: str
+    size: int  # bytes
+    files: int
+    last_used: float
+    state: Literal["complete", "partial", "copying", "missing"]
+
+
 class StartPage(Struct, frozen=True):
     """GET /ownlab/api/start. `doctor`: null until the machine has been examined; `environments`: null if they cannot be listed."""
 
     hostname: str
     recent: tuple[RecentNotebook, ...]
     examples: tuple[Example, ...]
+    data_sets: tuple[ListedDataSet, ...] = ()
     environments: Environments | None = None
     doctor: DoctorReport | None = None
 

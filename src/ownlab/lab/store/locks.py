@@ -16,11 +16,15 @@ from ownlab.errors import StoreError
 from ownlab.file_lock import try_lock
 from ownlab.text import text
 
-__all__ = ["hold", "if_unheld", "is_held", "owner", "remove"]
+__all__ = ["LockHeld", "hold", "if_unheld", "is_held", "owner", "remove"]
 
 _HOLD_SECONDS = 10.0
 # Not readable for us; a link; a socket.
 _CANNOT_BE_TOLD = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
+
+
+class LockHeld(StoreError):
+    """Another process has the lock of this runtime."""
 
 
 def hold(path: str, mode: int) -> int:
@@ -43,8 +47,8 @@ def hold(path: str, mode: int) -> int:
         time.sleep(0.005)
 
 
-def _already_there(runtime: str) -> StoreError:
-    return StoreError(
+def _already_there(runtime: str) -> LockHeld:
+    return LockHeld(
         text(
             "Runtime {runtime} exists already: its lock has been held for {seconds:.0f} s.",
             runtime=runtime,

@@ -15,6 +15,7 @@ One runtime is two processes beside its kernel, in this order:
 - `script_channels`: what stands in for them if the runtime runs a script.
 - `journal_recorder`: numbers each message and writes it to the journal before it is forwarded.
 - `limit_monitor`: idle, session and weekly limits; `card_probe`: reads the cards in a short child process.
+- `usage_child`: in a job, starts the process that measures what the runtime uses there, while somebody looks.
 - `state_writer`: state.json, the runtime's row and its usage in the store, and the log.
 - `control_commands`: the commands of the control socket (`lab.transport.control`).
 

@@ -7,7 +7,7 @@ the journal before it is forwarded.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import zmq
@@ -19,7 +19,8 @@ from ownlab.lab.supervisor.journal_recorder import JournalRecorder
 from ownlab.lab.supervisor.message_inspector import DELIMITER, MessageInspector, PendingInputs
 from ownlab.lab.supervisor.output_publisher import OutputPublisher
 from ownlab.lab.transport.bindings import Bindings
-from ownlab.lab.transport.endpoints import JUPYTER_CHANNELS, Endpoint, channel_endpoint, unix_endpoint, with_endpoint
+from ownlab.lab.transport.client_channels import bind_channels, open_socket, receive_turn
+from ownlab.lab.transport.endpoints import JUPYTER_CHANNELS, Endpoint, unix_endpoint
 from ownlab.lab.transport.journal_server import IDENTITY, JournalServer, send_frames
 
 __all__ = ["Channels", "Direction"]
@@ -29,12 +30,6 @@ Direction = Literal["to_kernel", "to_clients"]
 # A client's socket types towards the kernel.
 _KERNEL_SIDE = {"shell": zmq.DEALER, "iopub": zmq.SUB, "stdin": zmq.DEALER, "control": zmq.DEALER, "hb": zmq.DEALER}
 
-# Forward at most this many messages, or bytes, of one socket before serving the others.
-_TURN_MESSAGES = 256
-_TURN_BYTES = 4 << 20
-# Replies that may wait for a client of Jupyter's own protocol that does not read; further ones are dropped for it. It has
-# requested each of them. A kernel itself drops them beyond 1,000.
-_WAITING_MESSAGES = 100_000
 # Milliseconds for the last messages to leave when everything ends.
 _LINGER = 500
 # Milliseconds between attempts to reach a kernel that has not opened its sockets yet.
@@ -71,20 +66,28 @@ class Channels:
         self._poller = poller
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._bindings = Bindings(self._context)
-        self._client_sockets: dict[str, zmq.Socket[bytes]] = {}
         self._kernel_sockets: dict[str, zmq.Socket[bytes]] = {}
         self._kernel_connections = ConnectionMonitor()
         self._routes: dict[zmq.Socket[bytes], tuple[str, Direction]] = {}
         self._held_messages: list[tuple[str, list[bytes]]] = []
         self._recorder, self._pending_inputs = recorder, PendingInputs()
         self._outputs = OutputPublisher(
-            self._socket(zmq.XPUB), backlog, recorder.folder if recorder else "", self.inspector.sign
+            open_socket(self._context, zmq.XPUB), backlog, recorder.folder if recorder else "", self.inspector.sign
         )
-        self.connection = self._bind(connection, sockets)
+        self.connection, self._client_sockets = bind_channels(
+            self._context, self._bindings, connection, sockets, self._outputs.socket
+        )
+        for channel, socket in self._client_sockets.items():
+            if channel == "iopub":
+                poller.register(socket, zmq.POLLIN)
+            else:
+                self._watch(socket, channel, "to_kernel")
         self._journal_server: JournalServer | None = None
         if recorder:
             folder, commands = ("", None) if journal.is_unix else (recorder.folder, answer)
-            self._journal_server = JournalServer(self._socket(zmq.ROUTER), backlog, folder=folder, answer=commands)
+            self._journal_server = JournalServer(
+                open_socket(self._context, zmq.ROUTER), backlog, folder=folder, answer=commands
+            )
             line = unix_endpoint(sockets, "line").path
             self.journal_endpoint = self._bindings.bind(self._journal_server.socket, journal, line)
             poller.register(self._journal_server.socket, zmq.POLLIN)
@@ -99,7 +102,7 @@ class Channels:
             self._recorder.add_launch()
             self._publish()
         for number, channel in enumerate(JUPYTER_CHANNELS, start=1):
-            socket = self._socket(_KERNEL_SIDE[channel])
+            socket = open_socket(self._context, _KERNEL_SIDE[channel])
             socket.reconnect_ivl = _RETRY
             if channel == "iopub":
                 socket.subscribe(b"")
@@ -165,7 +168,9 @@ class Channels:
     def _turn(self, socket: zmq.Socket[bytes]) -> bool:
         """Forward what is waiting, up to the limits, after writing it to the journal. Return whether there was anything."""
         channel, direction = self._routes[socket]
-        waiting = [(frames, self._position) for frames in _receive(socket) if self._admit(channel, direction, frames)]
+        waiting = [
+            (frames, self._position) for frames in receive_turn(socket) if self._admit(channel, direction, frames)
+        ]
         self._publish()
         if channel == "iopub":
             self._outputs.accept()  # a client that subscribed before it executed gets what it executes
@@ -185,7 +190,7 @@ class Channels:
 
     def _serve_journal(self, server: JournalServer) -> None:
         admitted = []
-        for frames in _receive(server.socket):
+        for frames in receive_turn(server.socket):
             message = server.receive(frames, self._hello)
             if message:
                 signed = [IDENTITY, DELIMITER, self.inspector.sign(message.parts), *message.parts]
@@ -200,6 +205,8 @@ class Channels:
     def _hello(self) -> dict[str, Any]:
         recorder, inspector = self._recorder, self.inspector
         assert recorder is not None
+        if recorder.notice_loss():
+            recorder.add_event("cut-off")
         self._publish()  # messages of this turn are numbered already
         kernel_gone = not self._kernel_sockets and recorder.launch > 0
         return {
@@ -301,45 +308,6 @@ class Channels:
         self._context.term()
         self._bindings.drain()
 
-    def _bind(self, connection: dict[str, Any], sockets: str) -> dict[str, Any]:
-        """Bind the five channels; return the connection with what was bound."""
-        bound = {**connection, "ip": connection.get("ip") or "127.0.0.1"}
-        for number, channel in enumerate(JUPYTER_CHANNELS, start=1):
-            socket = self._outputs.socket
-            if channel != "iopub":
-                socket = self._socket(zmq.ROUTER)
-                socket.sndhwm = _WAITING_MESSAGES
-                # A client that reconnects with the same identity receives its messages again.
-                socket.router_handover = True
-            own = unix_endpoint(sockets, f"c-{number}")
-            wanted = own if bound.get("transport") == "ipc" else channel_endpoint(bound, channel)
-            endpoint = self._bindings.bind(socket, wanted, own.path, heartbeat=channel == "hb")
-            bound = with_endpoint(bound, channel, endpoint)
-            self._client_sockets[channel] = socket
-            if channel == "iopub":
-                self._poller.register(socket, zmq.POLLIN)
-            else:
-                self._watch(socket, channel, "to_kernel")
-        return bound
-
-    def _socket(self, kind: int) -> zmq.Socket[bytes]:
-        socket = self._context.socket(kind)
-        socket.sndhwm = socket.rcvhwm = 0  # the default drops messages beyond 1,000
-        return socket
-
     def _watch(self, socket: zmq.Socket[bytes], channel: str, direction: Direction) -> None:
         self._routes[socket] = channel, direction
         self._poller.register(socket, zmq.POLLIN)
-
-
-def _receive(socket: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
-    size = 0
-    for _ in range(_TURN_MESSAGES):
-        try:
-            frames = socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return
-        yield frames
-        size += sum(map(len, frames))
-        if size > _TURN_BYTES:
-            return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -76,6 +77,18 @@ def _extend(lifecycle: Lifecycle, request: dict[str, Any]) -> dict[str, Any]:
     return lifecycle.status()
 
 
+def _job_end(lifecycle: Lifecycle, request: dict[str, Any]) -> dict[str, Any]:
+    seconds = request.get("seconds")
+    lifecycle.set_job_end(None if seconds is None else time.monotonic() + float(seconds))
+    return lifecycle.status()
+
+
+def _usage(lifecycle: Lifecycle, request: dict[str, Any]) -> dict[str, Any]:
+    if not lifecycle.plan.is_job:  # the lab measures the runtimes of its own machine itself
+        raise LabError(text("this runtime is not in a job"))
+    return lifecycle.usage.ask()
+
+
 def _rename(lifecycle: Lifecycle, request: dict[str, Any]) -> None:
     lifecycle.rename(str(request["notebook"]))
 
@@ -90,4 +103,6 @@ _REQUESTS: dict[str, Callable[[Lifecycle, dict[str, Any]], dict[str, Any] | None
     "relaunch": _relaunch,
     "extend": _extend,
     "rename": _rename,
+    "usage": _usage,
+    "job_end": _job_end,
 }

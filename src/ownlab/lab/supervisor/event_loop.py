@@ -88,7 +88,8 @@ class _Loop:
 
     def _register(self) -> None:
         """Update the poller: connections and probes come and go."""
-        wanted = {self._signals, *self._listener.descriptors(), *self._lifecycle.probe.descriptors()}
+        children = (*self._lifecycle.probe.descriptors(), *self._lifecycle.usage.descriptors())
+        wanted = {self._signals, *self._listener.descriptors(), *children}
         if self._starter >= 0:
             wanted.add(self._starter)
         for descriptor in self._descriptors - wanted:
@@ -115,6 +116,8 @@ class _Loop:
                 self._lifecycle.end(text("the process that started it is gone"), now=False, seconds=_ORPHANED)
         elif what in self._lifecycle.probe.descriptors():
             self._lifecycle.probe.serve()
+        elif what in self._lifecycle.usage.descriptors():
+            self._lifecycle.usage.serve()
         elif isinstance(what, int):
             self._listener.serve(what)
 

@@ -18,6 +18,7 @@ from ownlab.text import text
 
 __all__ = ["JournalRecorder"]
 
+_INSPECT = 10.0  # seconds between looks at the file
 _RETRY = 5.0  # seconds between attempts while the journal cannot be written and no message arrives
 _LOWEST = 19  # nice value of a compaction: it is not urgent
 
@@ -39,6 +40,7 @@ class JournalRecorder:
         self._reported = ""
         self._info_due = False
         self._retry_at: float | None = None
+        self.inspect_at = time.monotonic() + _INSPECT  # when `notice_loss` should be called, even if nothing happens
         self.compaction = 0  # pid of a running compaction
         earlier = read_journal_info(plan.journal)
         started_at = earlier.started_at if earlier else time.time()
@@ -108,6 +110,14 @@ class JournalRecorder:
     def due(self) -> float | None:
         """When `check` must be called; None if there is nothing to retry."""
         return self._retry_at
+
+    def notice_loss(self) -> bool:
+        """Whether the end of the journal was cut off from outside. Then add any event: readers notice what is missing before it."""
+        self.inspect_at = time.monotonic() + _INSPECT
+        lost = self._writer.notice_loss()
+        if lost:
+            log("the end of the journal was cut off by another program")
+        return lost
 
     def check(self, now: float) -> None:
         """Retry what could not be written."""

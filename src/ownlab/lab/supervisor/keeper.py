@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ownlab.errors import StoreError
+from ownlab.lab.runtimes import end_request
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.store import locks
 from ownlab.lab.store.layout import hold_lock, lock_path
@@ -22,14 +23,14 @@ from ownlab.lab.store.store import Store
 from ownlab.lab.supervisor.bootstrap import supervise
 from ownlab.lab.supervisor.kernel_process import kernel_address
 from ownlab.lab.supervisor.process_tree import adopt_orphans, end_descendants, identify
-from ownlab.lab.supervisor.state_writer import FAILED, initial_state, log, write_state
+from ownlab.lab.supervisor.state_writer import FAILED, LEFT, initial_state, log, write_state
 from ownlab.text import sentences, text, unpack_texts
 
 __all__ = ["keep"]
 
 # A relay that ends so often is not started again by this keeper.
 _MOST_STARTS = 5
-_FILES = ("plan.json", "state.json", "kernel.json", "log")
+_FILES = ("plan.json", "state.json", "kernel.json", "log", "outbox", end_request.FILE)
 
 
 def keep(plan_file: str, run: Callable[[Plan, Process, int, int], int] = supervise) -> int:
@@ -48,6 +49,9 @@ def keep(plan_file: str, run: Callable[[Plan, Process, int, int], int] = supervi
     try:
         lock = _hold(plan)
     except StoreError as exc:
+        if plan.node is not None and isinstance(exc, locks.LockHeld):
+            log(exc.message)  # two have started its relay again at once: the other one has its state
+            return FAILED
         reason = sentences(exc.message, exc.hint)
         write_state(plan, {**initial_state(plan, keeper, None), "state": "ended", "reason": reason})
         return FAILED
@@ -59,7 +63,7 @@ def keep(plan_file: str, run: Callable[[Plan, Process, int, int], int] = supervi
         if not supervisor:
             break
         code = _wait(plan, supervisor)
-        if plan.node is None or code in (0, FAILED) or start == _MOST_STARTS:
+        if plan.node is None or code in (0, FAILED, LEFT) or start == _MOST_STARTS:
             _clean_up(plan, code)
             return code
         log(f"the relay has died ({code}) and is started again")
@@ -74,14 +78,16 @@ def _hold(plan: Plan) -> int:
     try:
         return hold_lock(plan.store, plan.runtime)
     except StoreError as exc:
-        if plan.want.kind is not None:
+        if plan.want.kind is not None or isinstance(exc, locks.LockHeld):
             raise
         log(f"not in the store: {exc.message}")
         return locks.hold(os.path.join(plan.home, f"{plan.runtime}.lock"), 0o600)
 
 
 def _wait(plan: Plan, supervisor: int) -> int:
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(supervisor, signal.SIGTERM))
+    # This machine is shut down, or the job in which a server runs ends: a job on another node goes on.
+    passed_on = signal.SIGTERM if plan.node is None else signal.SIGHUP
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(supervisor, passed_on))
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(nothing, 0)  # the pipe from the starter belongs to the supervisor
     code = None

@@ -19,6 +19,7 @@ from ownlab.lab.supervisor.limit_monitor import LimitMonitor
 from ownlab.lab.supervisor.process_tree import end_descendants
 from ownlab.lab.supervisor.registration import Registration
 from ownlab.lab.supervisor.state_writer import FAILED, StateWriter, log, write_script_end
+from ownlab.lab.supervisor.usage_child import UsageChild
 from ownlab.text import sentences, text
 
 if TYPE_CHECKING:  # imports zmq, which is loaded while the kernel starts
@@ -42,6 +43,7 @@ class Lifecycle:
     def __init__(self, plan: Plan, registration: Registration, writer: StateWriter, launcher: Launcher) -> None:
         self.plan, self.writer = plan, writer
         self.probe = CardProbe(plan.probe)
+        self.usage = UsageChild(os.path.join(plan.home, "plan.json"))  # of a job
         self.channels: Channels | ScriptChannels | None = None
         self.recorder: JournalRecorder | None = None  # of a lab's runtimes, once the sockets are open
         self.kernel: Kernel | None = None
@@ -168,7 +170,7 @@ class Lifecycle:
 
     def own_processes(self) -> list[int]:
         """Descendants of this process that do not belong to the kernel."""
-        return [self.probe.pid, self.recorder.compaction if self.recorder else 0]
+        return [self.probe.pid, self.usage.pid, self.recorder.compaction if self.recorder else 0]
 
     def reap(self) -> None:
         """Reap children: the kernel, its orphans, a probe, a compaction."""
@@ -183,6 +185,8 @@ class Lifecycle:
                 self._kernel_ended(os.waitstatus_to_exitcode(status), usage)
             elif pid == self.probe.pid:
                 self.probe.pid = 0
+            elif pid == self.usage.pid:
+                self.usage.pid = 0
             elif self.recorder and pid == self.recorder.compaction:
                 self.recorder.compaction_ended(os.waitstatus_to_exitcode(status))
 
@@ -254,7 +258,7 @@ class Lifecycle:
         """When `check` must be called, even if nothing happens."""
         times = [self._try_at, self._kill_at, self._dead_until, self.writer.due(), self.probe.due()]
         if self.recorder:
-            times.append(self.recorder.due())
+            times += [self.recorder.due(), self.recorder.inspect_at]
         if self.limit_monitor and self.channels and self.kernel and not self._ending:
             times.append(self.limit_monitor.due(self.channels.inspector))
         return min((at for at in times if at is not None), default=None)
@@ -282,6 +286,8 @@ class Lifecycle:
             self.writer.flush(now)
         if self.recorder:
             self.recorder.check(now)
+            if now >= self.recorder.inspect_at and self.recorder.notice_loss() and self.channels:
+                self.channels.record_event("cut-off")
 
     def _try_again(self, now: float) -> None:
         self._try_at = now + _TRY
@@ -319,6 +325,11 @@ class Lifecycle:
         ):
             raise LabError(text("this runtime has no time limit to extend"))
         self.check(time.monotonic())
+
+    def set_job_end(self, at: float | None) -> None:
+        """Set when the cluster ends the job, on the monotonic clock; None: it has no time limit."""
+        if self.limit_monitor and self.plan.is_job:
+            self.limit_monitor.set_job_end(at)
 
     def terminate(self, *, restart: bool) -> None:
         """Send SIGTERM, which runs the functions registered with on_end."""
@@ -387,6 +398,7 @@ class Lifecycle:
             "busy": self.busy,
             "changed_at": self.changed_at,
             "ends_at": time.time() + end.at - now if end else None,
+            "ends_in": end.at - now if end else None,  # for another machine, whose clock may differ
             "ends_why": end.why if end else "",
             "warned": bool(end and self.limit_monitor and self.limit_monitor.is_warning(end, now)),
             "may_extend": bool(end and end.may_extend),

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ownlab.config.limits import Limits
 from ownlab.errors import StoreError
+from ownlab.lab.runtimes.end_reasons import IDLE, JOB_LIMIT, QUOTA, SESSION, UNATTENDED
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.supervisor.card_probe import CardProbe
 from ownlab.lab.supervisor.message_inspector import MessageInspector
 from ownlab.lab.supervisor.process_tree import cpu_seconds
 from ownlab.lab.supervisor.registration import Registration
 from ownlab.lab.supervisor.state_writer import StateWriter, cards_held, log
-from ownlab.text import text
 from ownlab.units import format_seconds
 
 __all__ = ["CpuActivity", "Deadline", "Deadlines", "LimitMonitor"]
@@ -30,6 +30,10 @@ class Deadline(NamedTuple):
     idle: bool = False
 
 
+# Seconds.
+_SAME_END = 3.0
+
+
 class Deadlines:
     """The deadlines of one runtime, computed from given times of the monotonic clock; it reads no clock itself."""
 
@@ -38,6 +42,7 @@ class Deadlines:
         self._started = started
         self._not_before = started
         self._quota_ends_at: float | None = None
+        self._job_ends_at: float | None = None
 
     def nearest(self, idle_since: float | None, unattended_since: float | None = None) -> Deadline | None:
         """Return the nearest deadline. `idle_since` is None while the kernel is busy: then idle time does not count.
@@ -48,21 +53,30 @@ class Deadlines:
         extendable = limits.extend > 0
         if limits.idle is not None and idle_since is not None:
             at = max(idle_since + limits.idle, self._not_before)
-            why = text("after {duration} idle", duration=format_seconds(limits.idle))
+            why = IDLE.fill(duration=format_seconds(limits.idle))
             ends.append(Deadline(at, why, extendable, idle=True))
         if limits.unattended is not None and idle_since is not None and unattended_since is not None:
             at = max(max(idle_since, unattended_since) + limits.unattended, self._not_before)
-            why = text("after {duration} idle with no page open", duration=format_seconds(limits.unattended))
+            why = UNATTENDED.fill(duration=format_seconds(limits.unattended))
             ends.append(Deadline(at, why, extendable, idle=True))
         if limits.session is not None:
             at = max(self._started + limits.session, self._not_before)
-            why = text("sessions end after {duration}", duration=format_seconds(limits.session))
+            why = SESSION.fill(duration=format_seconds(limits.session))
             ends.append(Deadline(at, why, extendable))
         if self._quota_ends_at is not None and limits.card_seconds_per_week is not None:
             hours = format_seconds(limits.card_seconds_per_week)
-            why = text("this week's {duration} of card time are used up", duration=hours)
+            why = QUOTA.fill(duration=hours)
             ends.append(Deadline(self._quota_ends_at, why, False))
+        if self._job_ends_at is not None:
+            # Before the cluster does, which may leave on_end less time than it is to have.
+            why = JOB_LIMIT.fill()
+            ends.append(Deadline(self._job_ends_at - limits.on_end, why, False))
         return min(ends, default=None)
+
+    def set_job_end(self, at: float | None) -> None:
+        """Set when the cluster ends the job of this runtime. It is told again and again: small differences are delays."""
+        if at is None or self._job_ends_at is None or abs(at - self._job_ends_at) > _SAME_END:
+            self._job_ends_at = at
 
     def warning_time(self, end: Deadline) -> float:
         """When to start warning people."""
@@ -155,6 +169,10 @@ class LimitMonitor:
 
     def is_warning(self, end: Deadline, now: float) -> bool:
         return now >= self._deadlines.warning_time(end)
+
+    def set_job_end(self, at: float | None) -> None:
+        """Set when the cluster ends the job of this runtime, on the monotonic clock; None: it has no time limit."""
+        self._deadlines.set_job_end(at)
 
     def extend(self, inspector: MessageInspector) -> Deadline | None:
         """Postpone the deadline. None if there is none, or if it cannot be postponed."""

@@ -22,9 +22,10 @@ from ownlab.units import PARTS
 if TYPE_CHECKING:
     from ownlab.lab.supervisor.registration import Registration
 
-__all__ = ["FAILED", "StateWriter", "cards_held", "initial_state", "log", "write_script_end", "write_state"]
+__all__ = ["FAILED", "LEFT", "StateWriter", "cards_held", "initial_state", "log", "write_script_end", "write_state"]
 
 FAILED = 3  # exit code of a supervisor whose kernel never ran; state.json has the reason
+LEFT = 75  # exit code of a relay that has left its job to the next one
 
 # Seconds. A cell that runs for a millisecond makes the kernel busy and idle: such changes are written together.
 _GATHER = 1.0

@@ -90,7 +90,10 @@ class SweepFolder:
 
 
 def open_folder(name: str, given: str | None) -> SweepFolder:
-    """Return the folder of a sweep: `given`, or NAME-sweep in the current folder. It is created, or continued."""
+    """Return the folder of a sweep: `given`, or NAME-sweep in the current folder. It is created, or continued.
+
+    `name`: of the notebook or script with its ending, since train.py and train.ipynb may stand side by side; or of a module.
+    """
     path = os.path.abspath(given or f"{name}-sweep")
     if os.path.isfile(path):
         raise UsageError(text("{path} is a file.", path=path), hint=text("With --sweep, -o takes a folder."))

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ownlab.config.loader import resolve_lab_options
+from ownlab.lab.engines.job_end import END_FILE
 from ownlab.lab.runs.reporter import Stop
 from ownlab.lab.runtimes.cards import read_devices
 from ownlab.lab.runtimes.records import RuntimeType
@@ -33,6 +34,7 @@ from ownlab.lab.sweeps.folder import SweepFolder, TrialRecord
 from ownlab.lab.sweeps.grid import Combination
 from ownlab.lab.sweeps.metrics import last_metrics, printed_by_notebook, printed_to_file
 from ownlab.lab.sweeps.records import SweepReport, Trial, TrialStatus
+from ownlab.languages import english_environment
 from ownlab.processes.procfs import read_stat
 from ownlab.text import text
 
@@ -72,6 +74,7 @@ class Sweep:
         self._digest = _digest(request)
         self._running: list[_Running] = []
         self._interrupted: list[Combination] = []
+        self._kept: list[Combination] = []  # finished before this sweep began
         self._requests = self._passed_on = 0  # to stop
 
     def finished(self, combination: Combination) -> Trial | None:
@@ -79,7 +82,7 @@ class Sweep:
         record = self.folder.read(combination)
         if record is None or record.trial.status != "done" or record.arguments != self._arguments:
             return None
-        return replace(record.trial, kept=True)
+        return record.trial
 
     def has_changed(self) -> bool:
         """Whether the notebook or script is another one than that of finished results."""
@@ -96,12 +99,7 @@ class Sweep:
         `done` is called with each result, its number and their count; `free`: whether another run would get its
         cards, given the processes of those that run.
         """
-        for path in Path(self.folder.path).glob("*.report"):  # of a sweep that was killed
-            path.unlink(missing_ok=True)
-        if self.request.force:
-            for combination in self.request.combinations:
-                self.folder.forget(combination)
-        todo = [each for each in self.request.combinations if self.finished(each) is None]
+        todo = self.begin()
         count, ended, next_start = len(todo), 0, 0.0
         waiting = iter(todo)
         left = count
@@ -120,6 +118,23 @@ class Sweep:
                 done(trial, ended, count)
             time.sleep(_POLL)
 
+    def begin(self) -> list[Combination]:
+        """Remove what a sweep that was killed has left. Return what is to be run."""
+        for path in Path(self.folder.path).glob("*.report"):
+            path.unlink(missing_ok=True)
+        if self.request.force:
+            for combination in self.request.combinations:
+                self.folder.forget(combination)
+        self._kept = [each for each in self.request.combinations if self.finished(each) is not None]
+        return [each for each in self.request.combinations if each not in self._kept]
+
+    def record(self, trial: Trial) -> None:
+        """Record the result of a combination, unless it was interrupted: then it is run again."""
+        if trial.status == "interrupted":
+            self._interrupted.append(trial.parameters)
+        else:
+            self.folder.write(TrialRecord(trial, self._arguments, self._digest))
+
     def _may_start(self, free: Callable[[Collection[int]], bool]) -> bool:
         if not self._running:
             return True  # it may have to wait in the queue
@@ -136,6 +151,7 @@ class Sweep:
                 stdin=subprocess.DEVNULL,
                 stdout=report,
                 stderr=log,
+                env=english_environment(os.environ),
                 start_new_session=True,  # Ctrl-C reaches it once, from here
                 preexec_fn=partial(_end_with_parent, ctypes.CDLL(None), os.getpid()),  # no threads here
             )
@@ -163,10 +179,7 @@ class Sweep:
             if running.process.poll() is not None:
                 self._running.remove(running)
                 trial = self._result(running)
-                if trial.status == "interrupted":
-                    self._interrupted.append(running.combination)
-                else:
-                    self.folder.write(TrialRecord(trial, self._arguments, self._digest))
+                self.record(trial)
                 yield trial
 
     def _result(self, running: _Running) -> Trial:
@@ -189,9 +202,9 @@ class Sweep:
     def _trial(self, combination: Combination) -> Trial:
         record = self.folder.read(combination)
         if record is not None and record.arguments == self._arguments:
-            return record.trial
+            return replace(record.trial, kept=combination in self._kept)
         status: TrialStatus = "interrupted" if combination in self._interrupted else "queued"
-        if Path(self.folder.base(combination) + ".report").exists():
+        if Path(self.folder.base(combination) + ".report").exists() or is_running(self._output(combination)):
             status = "running"
         return Trial(combination, status, self._output(combination))
 
@@ -206,6 +219,13 @@ class Sweep:
             for running in self._running:
                 with suppress(ProcessLookupError):
                     running.process.send_signal(signum)
+
+
+def is_running(folder: str) -> bool:
+    """Whether a script that a cluster runs in this folder has printed something, and has not ended."""
+    names = (os.path.join(folder, name) for name in ("job.sh", "rank-0.log", END_FILE))
+    is_job, has_begun, has_ended = map(os.path.exists, names)
+    return is_job and has_begun and not has_ended
 
 
 def _default_jobs(request: SweepRequest) -> int:

@@ -11,13 +11,14 @@ from ownlab.config.listing import Configuration, SettingValue
 from ownlab.lab.secrets.store import SecretList
 from ownlab.lab.store.location import StoreChoice, StoreView
 from ownlab.render.console import labelled
+from ownlab.render.wide_text import align_left, cell_width
 from ownlab.text import template, text
 from ownlab.units import format_seconds
 
 __all__ = ["show_configuration", "show_secrets", "show_store"]
 
 _FILE_STATES = {"used": text("used"), "passed over": text("ignored"), "not there": text("missing")}
-_UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), "not set")
+_UNSET = dict.fromkeys(("drive.folder", "metrics.token_file", "startup.script", "store.folder"), text("not set"))
 _LIMITS = {
     "idle": text("maximum idle time"),
     "unattended": text("maximum idle time of a card without a page"),
@@ -32,13 +33,13 @@ _LIMITS = {
 def show_configuration(configuration: Configuration, store: StoreChoice, out: Console) -> None:
     """Print every setting with its value and origin."""
     names = max(len(setting.name) for setting in configuration.settings) + 2
-    values = max(len(_value(setting)) for setting in configuration.settings) + 2
+    values = max(cell_width(_value(setting)) for setting in configuration.settings) + 2
     for setting in configuration.settings:
         chosen = setting.origin != "default"
         line = Text.assemble(
-            setting.name.ljust(names),
-            (_value(setting).ljust(values), "bold" if chosen else ""),
-            (setting.origin, "" if chosen else "dim"),
+            align_left(setting.name, names),
+            (align_left(_value(setting), values), "bold" if chosen else ""),
+            (setting.origin if chosen else text("default"), "" if chosen else "dim"),
         )
         out.print(line, no_wrap=True, overflow="ignore", crop=False)
     out.print()
@@ -59,9 +60,9 @@ def show_configuration(configuration: Configuration, store: StoreChoice, out: Co
 def _value(setting: SettingValue) -> str:
     value = setting.value
     if value is None:
-        return _UNSET.get(setting.name, "none")
+        return _UNSET.get(setting.name, text("none"))
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return "true" if value else "false"  # as it is written in the file
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -71,19 +72,19 @@ def show_store(view: StoreView, out: Console) -> None:
     """Print where the store is, who uses it, and why it was chosen."""
     kind = text("shared") if view.shared else text("private")
     out.print(Text.assemble((view.folder, "bold"), f"  {kind}"), no_wrap=True, overflow="ignore", crop=False)
-    labelled(out, "why", view.origin)
+    labelled(out, text("why"), view.origin)
     if view.mode is not None:
-        labelled(out, "rights", f"{view.mode} {view.owner}:{view.group}")
+        labelled(out, text("rights"), f"{view.mode} {view.owner}:{view.group}")
     if view.filesystem is not None:
         system = template("{name}, a network file system") if view.network else template("{name}, a local file system")
-        labelled(out, "on", system.fill(name=view.filesystem))
+        labelled(out, text("on"), system.fill(name=view.filesystem))
     if not view.made:
-        labelled(out, "state", text("not created yet: the first runtime creates it"))
+        labelled(out, text("state"), text("not created yet: the first runtime creates it"))
     for number, (name, value) in enumerate((view.limits or {}).items()):
         limit = text("no limit") if value is None else format_seconds(value)
-        labelled(out, "limits" if number == 0 else "", f"{_LIMITS.get(name, name)}: {limit}")
+        labelled(out, text("limits") if number == 0 else "", f"{_LIMITS.get(name, name)}: {limit}")
     if view.notice:
-        labelled(out, "note", Text(view.notice, style="yellow"))
+        labelled(out, text("note"), Text(view.notice, style="yellow"))
 
 
 _WHERE = {"keyring": text("in the system keyring"), "file": text("in a private file")}

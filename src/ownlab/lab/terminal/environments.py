@@ -11,6 +11,7 @@ from rich.text import Text
 from ownlab.lab.environments.builds import Build, is_building, read_build
 from ownlab.lab.environments.records import EnvironmentState
 from ownlab.render.console import labelled
+from ownlab.render.wide_text import align_left, cell_width
 from ownlab.text import facts, sentences, text
 from ownlab.units import format_bytes, format_seconds
 
@@ -83,11 +84,11 @@ def show_environments(states: Sequence[EnvironmentState], out: Console) -> None:
         out.print(Text(text("Create one: ownlab env create NAME --with torch"), style="dim"))
         out.print(Text(text("Add one: ownlab env add NAME --python PATH"), style="dim"))
         return
-    names = max(len(state.name) for state in states) + 2
+    names = max(cell_width(state.name) for state in states) + 2
     for state in states:
         line = Text.assemble(
-            (state.name.ljust(names), "bold"),
-            (f"Python {state.version}" if state.version else "").ljust(16),
+            (align_left(state.name, names), "bold"),
+            align_left(f"Python {state.version}" if state.version else "", 16),
             state.python,
             ("" if state.status == "ready" else f"  ({_STATUS[state.status]})", "bold red"),
             (_details(state), "dim"),

@@ -49,7 +49,9 @@ def show_forms(notebook: str, forms: Sequence[CellForm], out: Console) -> None:
 def _heading(cell: CellForm) -> Text:
     title = (cell.form.title or "").lstrip("#").strip()
     hidden = f"  {text('code hidden')}" if cell.form.hidden else ""
-    return Text.assemble((f"Cell {cell.cell + 1}", "dim"), "  ", (title or text("(no title)"), "bold"), (hidden, "dim"))
+    return Text.assemble(
+        (text("Cell {n}", n=cell.cell + 1), "dim"), "  ", (title or text("(no title)"), "bold"), (hidden, "dim")
+    )
 
 
 def _name(name: str, width: int) -> str:

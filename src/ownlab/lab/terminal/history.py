@@ -12,6 +12,7 @@ from rich.text import Text
 from ownlab.lab.notebooks.history.comparison import CellDifference, NotebookDifference, source_of, unified
 from ownlab.lab.notebooks.history.records import DeletedNotebook, NotebookHistory, Reason, Version
 from ownlab.lab.notebooks.parsing import cells_of
+from ownlab.render.wide_text import align_left, cell_width
 from ownlab.text import facts, plural, text
 from ownlab.units import format_bytes, format_seconds
 
@@ -41,9 +42,9 @@ def show_history(notebook: str, history: NotebookHistory, total: int, out: Conso
         (version.id, describe_time(version.at), _age(version.at), _changes(version), describe_reason(version))
         for version in history.versions
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    widths = [max(cell_width(row[column]) for row in rows) for column in range(5)]
     for version, row in zip(history.versions, rows, strict=True):
-        cells = [word.ljust(width) for word, width in zip(row, widths, strict=True)]
+        cells = [align_left(word, width) for word, width in zip(row, widths, strict=True)]
         styles = ("yellow", "", "dim", "", "")
         line = Text("  ").join(Text(cell, style=style) for cell, style in zip(cells, styles, strict=True))
         if version.name:

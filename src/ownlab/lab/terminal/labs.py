@@ -12,7 +12,7 @@ from rich.text import Text
 from ownlab.config.limits import Limits, preset_limits
 from ownlab.config.settings import PRESETS, Preset
 from ownlab.lab.service.records import LabState, LabStates, OpenedNotebook, RuntimeSummary
-from ownlab.lab.terminal.runtimes import short_id, short_path
+from ownlab.lab.terminal.runtimes import STATES, short_id, short_path
 from ownlab.render.console import labelled
 from ownlab.text import facts, text
 from ownlab.units import format_seconds
@@ -30,7 +30,7 @@ def show_lab(lab: LabState, facts: Sequence[tuple[str, str]], environ: Mapping[s
     """Print a lab, its address first. `facts`: pairs of label and text."""
     out.print(Text(text("Your lab is running: "), style="bold").append(lab.address, style="bold cyan"), soft_wrap=True)
     out.print()
-    for label, fact in (("folder", lab.folder), *facts):
+    for label, fact in ((text("folder"), lab.folder), *facts):
         labelled(out, label, fact, width=_WIDTH, wrapped="\n" not in fact)  # a line of its own is meant to be copied
     if lab.fingerprint is None:
         show_tunnel(lab.port, environ, out)
@@ -56,27 +56,32 @@ def show_labs(states: LabStates, out: Console) -> None:
         if number:
             out.print()
         out.print(Text(lab.folder, style="bold"), soft_wrap=True)
-        labelled(out, "address", lab.address, width=_WIDTH, wrapped=False)
+        labelled(out, text("address"), lab.address, width=_WIDTH, wrapped=False)
         if lab.state != "ready":
-            labelled(out, "state", _STATES[lab.state], width=_WIDTH)
-        labelled(out, "up for", format_seconds(max(1, round(time.time() - lab.started))), width=_WIDTH)
+            labelled(out, text("state"), _STATES[lab.state], width=_WIDTH)
+        labelled(out, text("up for"), format_seconds(max(1, round(time.time() - lab.started))), width=_WIDTH)
         if lab.pid is not None:
             pid = str(lab.pid) if lab.watchdog else text("{pid}, without a watchdog", pid=lab.pid)
-            labelled(out, "pid", pid, width=_WIDTH)
-        labelled(out, "runtimes", str(lab.runtimes), width=_WIDTH)
-        labelled(out, "log", lab.log, width=_WIDTH, wrapped=False)
+            labelled(out, "PID", pid, width=_WIDTH)
+        labelled(out, text("runtimes"), str(lab.runtimes), width=_WIDTH)
+        labelled(out, text("log"), lab.log, width=_WIDTH, wrapped=False)
         if lab.fingerprint is not None:
             labelled(out, "SHA-256", lab.fingerprint, width=_WIDTH, wrapped=False)
     for notice in states.notices:
         out.print()
-        labelled(out, "note", notice, width=_WIDTH)
+        labelled(out, text("note"), notice, width=_WIDTH)
 
 
 def show_running(running: Sequence[RuntimeSummary], out: Console) -> None:
     """Print one line per runtime."""
     for runtime in running:
         name = short_path(runtime.notebook, runtime.folder) or short_id(runtime.id)
-        labelled(out, "", f"{name}: {runtime.label}, {runtime.state}", width=0)
+        labelled(
+            out,
+            "",
+            facts(text("{name}: {about}", name=name, about=runtime.label), STATES.get(runtime.state, runtime.state)),
+            width=0,
+        )
 
 
 def describe_limits(limits: Limits, preset: str) -> str:
@@ -129,10 +134,10 @@ def show_opened(opened: OpenedNotebook, environ: Mapping[str, str], out: Console
         Text(text("Open in your lab: "), style="bold").append(opened.lab.address, style="bold cyan"), soft_wrap=True
     )
     out.print()
-    labelled(out, "notebook", opened.notebook, wrapped=False)
+    labelled(out, text("notebook"), opened.notebook, wrapped=False)
     if opened.copied:
-        labelled(out, "from", opened.source, wrapped=False)
+        labelled(out, text("from"), opened.source, wrapped=False)
     if opened.colab:
-        labelled(out, "colab", text("This notebook was written for Colab: it gets google.colab and /content."))
+        labelled(out, "Colab", text("This notebook was written for Colab: it gets google.colab and /content."))
     if opened.lab.fingerprint is None:
         show_tunnel(opened.lab.port, environ, out)

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ownlab.lab.engines.interface import Offer, OfferList
+from ownlab.render.wide_text import align_left, cell_width
 from ownlab.text import text
 from ownlab.units import format_seconds
 
@@ -17,12 +18,12 @@ def show_offers(found: OfferList, out: Console) -> None:
     if not found.offers:
         out.print(text("{engine} offers nothing that you may use.", engine=found.engine))
         return
-    labels = max(len(offer.type.label) for offer in found.offers) + 2
-    states = max(len(_state(offer)) for offer in found.offers) + 2
+    labels = max(cell_width(offer.type.label) for offer in found.offers) + 2
+    states = max(cell_width(_state(offer)) for offer in found.offers) + 2
     for offer in found.offers:
         line = Text.assemble(
-            (offer.type.label.ljust(labels), "bold"),
-            (_state(offer).ljust(states), "green" if offer.type.free else "yellow"),
+            (align_left(offer.type.label, labels), "bold"),
+            (align_left(_state(offer), states), "green" if offer.type.free else "yellow"),
             (_limit(offer), "dim"),
         )
         line.rstrip()
@@ -38,7 +39,7 @@ def show_offers(found: OfferList, out: Console) -> None:
 
 
 def _state(offer: Offer) -> str:
-    return text("free") if offer.type.free else offer.type.why_not
+    return text("available") if offer.type.free else offer.type.why_not
 
 
 def _limit(offer: Offer) -> str:

@@ -19,7 +19,7 @@ from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellReport, Outcome, RunReport
 from ownlab.lab.runs.reporter import Reporter
 from ownlab.lab.terminal.cell_output import CellOutput, write
-from ownlab.text import CONTROL_CHARACTERS, plural, text
+from ownlab.text import CONTROL_CHARACTERS, facts, plural, text
 
 __all__ = [
     "BackgroundReporter",
@@ -193,10 +193,10 @@ def describe_start(report: RunReport) -> str:
     else:
         lines = [text("The run waits for a card, as runtime {runtime}.", runtime=runtime)]
     if report.reason:
-        lines.append(f"  reason  {_plain(report.reason)}")
-    lines.append(f"  output  {report.output}")
-    lines.append(f"  follow  ownlab runtimes log -f {runtime}")
-    lines.append(f"  stop    ownlab runtimes stop {runtime}")
+        lines.append(text("  reason  {reason}", reason=_plain(report.reason)))
+    lines.append(text("  output  {path}", path=report.output))
+    lines.append(text("  follow  ownlab runtimes log -f {runtime}", runtime=runtime))
+    lines.append(text("  stop    ownlab runtimes stop {runtime}", runtime=runtime))
     return "\n".join(lines)
 
 
@@ -207,10 +207,11 @@ def describe_parameters(notebook: Mapping[str, Any]) -> list[tuple[str, str]]:
     for parameter in find_parameters(notebook):
         field = parameter.locations[0].field
         cells = dict.fromkeys(title for place in parameter.locations if (title := titles.get(place.cell)))
-        where = f" ({', '.join(cells)})" if cells else ""
-        rows.append(
-            (parameter.name, _plain(f"{describe_type(field)}; default: {displayed_value(field) or 'empty'}{where}"))
-        )
+        value = displayed_value(field) or text("empty")
+        described = text("{type}; default: {value}", type=describe_type(field), value=value)
+        if cells:
+            described = text("{parameter} ({cells})", parameter=described, cells=facts(*cells))
+        rows.append((parameter.name, _plain(described)))
     return rows
 
 

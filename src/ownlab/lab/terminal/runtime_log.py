@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ownlab.lab.journal.state import Execution, JournalState
-from ownlab.text import CONTROL_CHARACTERS
+from ownlab.text import CONTROL_CHARACTERS, text
 from ownlab.units import format_bytes
 
 __all__ = ["LogPrinter", "describe_output"]
@@ -92,7 +92,7 @@ def _lines(outputs: Iterable[Mapping[str, Any]], *, complete: bool) -> Iterable[
 def _head(execution: Execution) -> str:
     source = str(execution.request[2].get("code", "")).strip().partition("\n")[0]
     count = "*" if execution.state == "running" else execution.execution_count or " "
-    cell = f" (cell {execution.cell[:8]})" if execution.cell else ""
+    cell = text(" (cell {id})", id=execution.cell[:8]) if execution.cell else ""
     shown = source if len(source) <= _MAX_HEAD else source[: _MAX_HEAD - 1] + "…"
     return f"── [{count}] {shown.translate(CONTROL_CHARACTERS)}{cell.translate(CONTROL_CHARACTERS)}"
 

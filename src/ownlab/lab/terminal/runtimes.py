@@ -9,10 +9,12 @@ from rich.text import Text
 
 from ownlab.lab.runtimes.records import CardState, Runtime, Snapshot, TypeList, Usage, UsageLine
 from ownlab.render.console import labelled
-from ownlab.text import facts, plural, sentences, template, text
+from ownlab.render.wide_text import align_left, align_right, cell_width
+from ownlab.text import facts, listing, plural, sentences, template, text
 from ownlab.units import PARTS, format_bytes, format_seconds
 
 __all__ = [
+    "STATES",
     "describe_state",
     "name_of",
     "short_id",
@@ -26,15 +28,30 @@ __all__ = [
 _PIPE_NAME_WIDTH = 40
 _SHARES = {2: "⅙", 3: "¼", 4: "⅓", 6: "½", 8: "⅔", 9: "¾", 12: "1"}
 # Columns of the table of runtimes (title, width) after the notebook, which gets the rest of the line.
-_COLUMNS = (("state", 16), ("RAM", 8), ("VRAM", 10), ("time left", 10), ("units/h", 7))
+_COLUMNS = (
+    (text("state"), 16),
+    (text("RAM"), 8),
+    (text("VRAM"), 10),
+    (text("time left"), 10),
+    (text("units/h"), 7),
+)
+STATES = {
+    "waiting": text("waiting"),
+    "starting": text("starting"),
+    "running": text("running"),
+    "ending": text("ending"),
+}
 
 
 def show_runtimes(snapshot: Snapshot, out: Console) -> None:
-    """Print two lines per runtime, one per card, and warnings and notices."""
+    """Print two lines per runtime and per script on a cluster, one per card, and warnings and notices."""
     if snapshot.runtimes:
         _show_table(snapshot, out)
-    else:
+    elif not snapshot.jobs:
         out.print(text("No runtime is running. Start a lab and open a notebook: ownlab up"), markup=False)
+    if snapshot.jobs:
+        out.print()
+        _show_jobs(snapshot, out)
     if snapshot.cards:
         out.print()
         for card in snapshot.cards:
@@ -49,9 +66,9 @@ def show_runtimes(snapshot: Snapshot, out: Console) -> None:
         if snapshot.shared
         else template("{folder} (private)")
     )
-    labelled(out, "store", store.fill(folder=snapshot.store), indent=0, width=7)
+    labelled(out, text("store"), store.fill(folder=snapshot.store), indent=0, width=7)
     for notice in snapshot.notices:
-        labelled(out, "note", notice, indent=0, width=7)
+        labelled(out, text("note"), notice, indent=0, width=7)
 
 
 def name_of(runtime: Runtime) -> str:
@@ -69,7 +86,7 @@ def describe_state(runtime: Runtime, now: float) -> str:
     if runtime.state == "waiting":
         return text("waiting, next") if runtime.place == 1 else text("waiting, no. {place}", place=runtime.place or "?")
     if runtime.state != "running":
-        return runtime.state
+        return STATES[runtime.state]
     duration = _duration(now - runtime.changed_at)
     return text("busy {duration}", duration=duration) if runtime.busy else text("idle {duration}", duration=duration)
 
@@ -82,18 +99,40 @@ def short_id(runtime: str) -> str:
 def _show_table(snapshot: Snapshot, out: Console) -> None:
     room = out.width if out.width < 1000 else _PIPE_NAME_WIDTH + sum(width + 2 for _, width in _COLUMNS)
     room = max(room - sum(width + 2 for _, width in _COLUMNS), 12)
-    head = "notebook".ljust(room) + "".join(f"  {_placed(title, width)}" for title, width in _COLUMNS)
+    head = align_left(text("notebook"), room) + "".join(f"  {_placed(title, width)}" for title, width in _COLUMNS)
     _line(out, Text(head, style="dim"))
     for runtime in snapshot.runtimes:
         _line(out, _figures(runtime, snapshot.at, room))
         cards = facts(*(_share(card.index, card.parts) for card in runtime.cards if card.index is not None))
-        about = facts(short_id(runtime.id), runtime.person, runtime.label, cards, runtime.why, separator=" · ")
+        node = text("node {node}", node=runtime.node) if runtime.node else ""
+        about = facts(short_id(runtime.id), runtime.person, runtime.label, node, cards, runtime.why, separator=" · ")
+        labelled(out, "", Text(about, style="dim"), indent=2, width=0)
+
+
+def _show_jobs(snapshot: Snapshot, out: Console) -> None:
+    for job in snapshot.jobs:
+        duration = _duration(snapshot.at - job.submitted_at)
+        state = (
+            text("running, submitted {duration} ago", duration=duration)
+            if job.state == "running"
+            else text("waiting for {duration}", duration=duration)
+        )
+        left = "" if job.ends_at is None else text("{left} left", left=_duration(max(0.0, job.ends_at - snapshot.at)))
+        line = Text(job.script, style="bold")
+        line.append("  ").append(
+            facts(state, left, separator=", "), style="yellow" if job.state == "waiting" else "green"
+        )
+        _line(out, line)
+        number = text("{engine} job {number}", engine=job.engine, number=job.reference) if job.reference else job.engine
+        nodes = plural(len(job.nodes), "node {nodes}", "nodes {nodes}", nodes=listing(job.nodes)) if job.nodes else ""
+        about = facts(short_id(job.id), number, job.label, nodes, job.why, separator=" · ")
         labelled(out, "", Text(about, style="dim"), indent=2, width=0)
 
 
 def _figures(runtime: Runtime, now: float, room: int) -> Text:
     line = Text(
-        _fitted(short_path(runtime.notebook, runtime.lab) or text("(no notebook)"), room).ljust(room), style="bold"
+        align_left(_fitted(short_path(runtime.notebook, runtime.lab) or text("(no notebook)"), room), room),
+        style="bold",
     )
     over = any(card.vram is not None and card.booked is not None and card.vram > card.booked for card in runtime.cards)
     left = "" if runtime.ends_at is None else _duration(max(0.0, runtime.ends_at - now))
@@ -120,11 +159,11 @@ def _show_card(card: CardState, snapshot: Snapshot, out: Console) -> None:
     if card.utilisation is not None:
         parts.append(text("{percent} % busy", percent=card.utilisation))
     if not card.holders and not card.strangers:
-        parts.append(text("free"))
+        parts.append(text("not in use"))
     elif card.holders and card.free_parts:
         share = _SHARES.get(card.free_parts, f"{card.free_parts}/{PARTS}")
         parts.append(text("{share} free", share=share))
-    labelled(out, f"card {card.index}", facts(*parts), indent=0, width=8)
+    labelled(out, text("card {index}", index=card.index), facts(*parts), indent=0, width=8)
     known = {runtime.id: name_of(runtime) for runtime in snapshot.runtimes}
     for holder in card.holders:
         usage = (
@@ -178,8 +217,8 @@ def show_usage(usage: Usage, out: Console) -> None:
         return
     room = max(min(out.width, 110) - 3 * 12 - 2, 16)
     for week in dict.fromkeys(line.week for line in usage.lines):
-        titles = "".join(title.rjust(12) for title in ("time", "card time", "units"))
-        _line(out, Text(week.ljust(room), style="bold").append(titles, style="dim"))
+        titles = "".join(align_right(title, 12) for title in (text("time"), text("card time"), text("units")))
+        _line(out, Text(align_left(week, room), style="bold").append(titles, style="dim"))
         for line in usage.lines:
             if line.week == week:
                 _show_usage_line(line, room, out)
@@ -192,11 +231,11 @@ def _show_usage_line(line: UsageLine, room: int, out: Console) -> None:
             left = _hours(line.card_hours_left)
             name = text("  {user} ({hours} of card time left)", user=line.person, hours=left)
     else:
-        what = f"{line.notebook or text('(no notebook)')}, {line.label or ''}".rstrip(", ")
+        what = facts(line.notebook or text("(no notebook)"), line.label)
         name, style = f"    {_fitted(what, room - 4)}", "dim"
     cells = (_hours(line.hours), _hours(line.card_hours), f"{line.units:.1f}")
-    figures = "".join(cell.rjust(12) for cell in cells)
-    _line(out, Text(_fitted(name, room).ljust(room) + figures, style=style))
+    figures = "".join(align_right(cell, 12) for cell in cells)
+    _line(out, Text(align_left(_fitted(name, room), room) + figures, style=style))
 
 
 def _hours(hours: float) -> str:
@@ -220,12 +259,16 @@ def _share(index: int, parts: int) -> str:
 
 def _placed(cell: str, width: int) -> str:
     """Align text to the left and numbers to the right."""
-    return cell.ljust(width) if width == _COLUMNS[0][1] else cell.rjust(width)
+    return align_left(cell, width) if width == _COLUMNS[0][1] else align_right(cell, width)
 
 
 def _fitted(name: str, room: int) -> str:
     """Shorten a path at its beginning, which says less than its end."""
-    return name if len(name) <= room else f"…{name[len(name) - room + 1 :]}"
+    if cell_width(name) <= room:
+        return name
+    while cell_width(name) > room - 1:
+        name = name[1:]
+    return f"…{name}"
 
 
 def _duration(seconds: float) -> str:
@@ -234,13 +277,13 @@ def _duration(seconds: float) -> str:
 
 def show_types(listing: TypeList, out: Console) -> None:
     """Print a line per type: its label, its name for `jupyter execute --kernel_name`, its cost per hour."""
-    labels = max(len(listed.type.label) for listed in listing.types) + 2
-    names = max(len(listed.type.name) for listed in listing.types) + 2
+    labels = max(cell_width(listed.type.label) for listed in listing.types) + 2
+    names = max(cell_width(listed.type.name) for listed in listing.types) + 2
     for listed in listing.types:
         kind = listed.type
         line = Text.assemble(
-            (kind.label.ljust(labels), "bold"),
-            kind.name.ljust(names),
+            (align_left(kind.label, labels), "bold"),
+            align_left(kind.name, names),
             (_describe_rate(kind.units_per_hour), "dim"),
             ("" if listed.written else f"  {text('not installed yet')}", "yellow"),
         )
@@ -258,7 +301,7 @@ def show_types(listing: TypeList, out: Console) -> None:
         )
         out.print(advice, no_wrap=True, overflow="ignore", crop=False)
     if listing.gone:
-        out.print(text("Installed, but no longer available: {types}", types=", ".join(listing.gone)))
+        out.print(text("Installed, but no longer available: {types}", types=facts(*listing.gone)))
     if listing.gone or not all(listed.written for listed in listing.types):
         out.print(text("Update the kernelspecs: ownlab types refresh"))
     if all(listed.type.kind is None for listed in listing.types):

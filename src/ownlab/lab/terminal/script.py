@@ -112,9 +112,9 @@ def describe_background(report: ScriptReport) -> str:
         lines = [text("The script has started, as runtime {runtime}.", runtime=runtime)]
     else:
         lines = [text("The script waits for a GPU, as runtime {runtime}.", runtime=runtime)]
-    lines.append(f"  logs    {short_folder(report.folder)}")
-    lines.append(f"  follow  ownlab runtimes log -f {runtime}")
-    lines.append(f"  stop    ownlab runtimes stop {runtime}")
+    lines.append(text("  logs    {folder}", folder=short_folder(report.folder)))
+    lines.append(text("  follow  ownlab runtimes log -f {runtime}", runtime=runtime))
+    lines.append(text("  stop    ownlab runtimes stop {runtime}", runtime=runtime))
     return "\n".join(lines)
 
 

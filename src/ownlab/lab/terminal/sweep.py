@@ -14,6 +14,7 @@ from ownlab.lab.sweeps.sweep import SweepRequest
 from ownlab.lab.terminal.cell_output import clean, write
 from ownlab.lab.terminal.run import format_elapsed
 from ownlab.lab.terminal.script import short_folder
+from ownlab.render.wide_text import align_left, cell_width, shorten
 from ownlab.text import plural, text
 
 __all__ = ["SweepReporter", "describe_background", "show_results"]
@@ -96,9 +97,9 @@ def describe_background(report: SweepReport, pid: int) -> str:
     log = short_folder(os.path.join(report.folder, "sweep.log"))
     lines = [
         plural(len(report.trials), "1 combination runs in the background.", "{n} combinations run in the background."),
-        f"  results  {short_folder(report.folder)}",
-        f"  follow   tail -f {log}",
-        f"  stop     kill {pid}",
+        text("  results  {folder}", folder=short_folder(report.folder)),
+        text("  follow   tail -f {log}", log=log),
+        text("  stop     kill {pid}", pid=pid),
         text("  The same command without --detach shows the results so far."),
     ]
     return "\n".join(lines)
@@ -135,6 +136,8 @@ def _duration(trial: Trial) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    shown = [[clean(cell, colours=False)[:_LONGEST_CELL] for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+    shown = [[shorten(clean(cell, colours=False), _LONGEST_CELL) for cell in row] for row in rows]
+    widths = [max(cell_width(row[column]) for row in shown) for column in range(len(shown[0]))]
+    return [
+        "  ".join(align_left(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from ownlab.lab.transport.journal_protocol import (
     unpack,
 )
 
-__all__ = ["Dropped", "Duplicate", "Hello", "JournalClient"]
+__all__ = ["Dropped", "Duplicate", "Hello", "JournalClient", "JournalMessage", "Reconnected"]
 
 # Messages handled before other tasks of the event loop get a turn.
 _MAX_MESSAGES = 256
@@ -32,6 +33,7 @@ _MAX_MESSAGES = 256
 _LINGER = 500
 # Milliseconds between attempts to reconnect, growing until the client is closed.
 _RETRY, _MAX_RETRY = 50, 2000
+_EVENT = struct.Struct("=Hi")  # the first frame of a monitor's message (zmq_socket_monitor(3))
 
 
 class Hello(NamedTuple):
@@ -57,13 +59,20 @@ class Duplicate(NamedTuple):
     msg_id: str
 
 
+class Reconnected:
+    """Another process is at the other end, as after the relay of a node was killed. What was sent may be lost. A Hello follows."""
+
+
+JournalMessage = Hello | Record | Duplicate | Dropped | Reconnected
+
+
 class JournalClient:
     """Connected until `close`. It also connects to a supervisor that binds later."""
 
     def __init__(
         self,
         endpoint: Endpoint,
-        on_message: Callable[[Hello | Record | Duplicate | Dropped], None],
+        on_message: Callable[[JournalMessage], None],
         only: Sequence[str] | None = None,
         *,
         page: bool = False,
@@ -77,13 +86,18 @@ class JournalClient:
         self._socket = context.socket(zmq.DEALER)
         self._socket.sndhwm = self._socket.rcvhwm = 0
         self._socket.reconnect_ivl, self._socket.reconnect_ivl_max = _RETRY, _MAX_RETRY
+        self._connections = 0  # made so far
+        self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
         endpoint.connect(self._socket)
         self._loop = asyncio.get_running_loop()
-        self._descriptor = self._socket.fileno()
+        self._descriptor, self._events_descriptor = self._socket.fileno(), self._events.fileno()
         self._loop.add_reader(self._descriptor, self._receive)
+        self._loop.add_reader(self._events_descriptor, self._note_connections)
         self._only, self._page = only, page
         self._received_bytes = self._acknowledged_bytes = 0  # of records, since we follow
         self._follow()
+        # The descriptor becomes readable only after everything was read once.
+        self._loop.call_soon(self._note_connections)
 
     def send(self, channel: str, parts: Sequence[bytes]) -> None:
         """Send a message to the kernel."""
@@ -94,6 +108,9 @@ class JournalClient:
         if self._socket.closed:
             return
         self._loop.remove_reader(self._descriptor)
+        self._loop.remove_reader(self._events_descriptor)
+        self._socket.disable_monitor()
+        self._events.close(linger=0)
         self._socket.send_multipart([BYE], zmq.NOBLOCK)
         self._socket.close(linger=_LINGER)
 
@@ -102,6 +119,19 @@ class JournalClient:
         # With a filter there is too little to fall behind.
         request = {"only": self._only, "acknowledges": self._only is None, "page": self._page}
         self._send_frames([FOLLOW, json.dumps(request).encode()])
+
+    def _note_connections(self) -> None:
+        """ZeroMQ connects again by itself, to whoever listens at the address by then: that one does not know us."""
+        while not self._socket.closed:
+            try:
+                event, _ = _EVENT.unpack(self._events.recv_multipart(zmq.NOBLOCK)[0])
+            except zmq.Again:
+                return
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._connections += 1
+                if self._connections > 1:
+                    self._on_message(Reconnected())
+                    self._follow()
 
     def _acknowledge(self, size: int) -> None:
         """Called after a record was handled."""

@@ -19,6 +19,7 @@ __all__ = [
     "FETCHED",
     "FOLLOW",
     "HELLO",
+    "ORDERED",
     "PING",
     "RECORD",
     "RELEASED",
@@ -33,13 +34,14 @@ FOLLOW = b"follow"  # {"only": null or ["status"]}: send me everything from now 
 # With {"page": true} in FOLLOW, somebody looks at the runtime as long as the client is connected.
 # With {"acknowledges": true} in FOLLOW, a client that falls behind is dropped instead of kept waiting in memory.
 ACK = b"ack"  # the number of bytes in the records that it has handled since FOLLOW
-SEND = b"send"  # channel, header, parent header, metadata, content, buffers …: forward this to the kernel
+SEND = b"send"  # channel, header, parent header, metadata, content, buffers …: forward this to the kernel; only after FOLLOW
 BYE = b"bye"
 # Sent by the relay of a runtime on another machine, which has neither its journal nor its control socket.
 FETCH = b"fetch"  # number: send me records above it from the journal on disk, as many as are sent at once
+ORDERED = b"ordered"  # series, number, then as SEND: forward it if all lower numbers of the series were; otherwise it comes again
 COMMAND = b"command"  # id, {"do": …}: as on the control socket
 # Sent by the supervisor.
-HELLO = b"hello"  # {"position", "busy", "execution_state", "kernel_info", "launch", "kernel_session"}
+HELLO = b"hello"  # {"position", "busy", "execution_state", "kernel_info", "launch", "kernel_session", "ordered"}
 RECORD = b"record"  # head, parts …: a record that was just written to the journal
 DUPLICATE = b"again"  # message id: it was sent before and is not forwarded again
 PING = b"ping"  # needs no reply: it is sent to learn whether a client is still connected

@@ -24,6 +24,7 @@ from ownlab.lab.transport.journal_protocol import (
     FETCHED,
     FOLLOW,
     HELLO,
+    ORDERED,
     PING,
     SEND,
     STORED,
@@ -109,12 +110,13 @@ class JournalServer:
         self._folder, self._answer = folder, answer
         self._followers: dict[bytes, _Follower] = {}  # by identity
         self._seen_ids: dict[str, None] = {}
+        self._expected: dict[bytes, int] = {}  # of a series of messages: the next number
 
     def receive(self, frames: list[bytes], hello: Callable[[], dict[str, Any]]) -> ClientMessage | None:
         """Handle a message from a client. Return it if it must be forwarded to the kernel."""
         identity, kind, *more = frames
         if kind == FOLLOW:
-            self._send([identity, HELLO, json.dumps(hello()).encode()])
+            self._send([identity, HELLO, json.dumps({**hello(), "ordered": True}).encode()])
             self._followers[identity] = _Follower(json_object(more[0]) if more else {})
         elif kind == ACK and more and more[0].isdigit() and len(more[0]) < 20 and identity in self._followers:
             self._followers[identity].acknowledged = int(more[0])
@@ -125,16 +127,31 @@ class JournalServer:
         elif kind == COMMAND and self._answer and len(more) == 2:
             answer = pack_texts(self._answer(unpack_texts(json_object(more[1]))))
             self._send([identity, ANSWER, more[0], json.dumps(answer).encode()])
-        elif kind == SEND and len(more) >= 5 and more[0] in _CHANNELS:
-            message = ClientMessage(identity, str(json_object(more[1]).get("msg_id", "")), more[0].decode(), more[1:])
-            if message.name in self._seen_ids:
-                self.reject(message)
-            elif message.name:
-                self._seen_ids[message.name] = None
-                if len(self._seen_ids) > _REMEMBERED:
-                    del self._seen_ids[next(iter(self._seen_ids))]
-                return message
+        elif kind == ORDERED and len(more) >= 7 and more[1].isdigit() and len(more[1]) < 20:
+            number, expected = int(more[1]), self._expected.get(more[0], 1)
+            if number <= expected:  # a higher one comes again, after those that were lost with a connection
+                self._expected[more[0]] = max(expected, number + 1)
+                return self._take(identity, more[2:])
+        elif kind == SEND and identity in self._followers:
+            # One that does not follow has sent FOLLOW, and perhaps earlier messages, to a process that was here before. A page
+            # sends all of them again.
+            return self._take(identity, more)
         return None
+
+    def _take(self, identity: bytes, frames: list[bytes]) -> ClientMessage | None:
+        """Return a message if it must be forwarded."""
+        if len(frames) < 5 or frames[0] not in _CHANNELS:
+            return None
+        message = ClientMessage(identity, str(json_object(frames[1]).get("msg_id", "")), frames[0].decode(), frames[1:])
+        if message.name in self._seen_ids:
+            self.reject(message)
+            return None
+        if not message.name:
+            return None
+        self._seen_ids[message.name] = None
+        if len(self._seen_ids) > _REMEMBERED:
+            del self._seen_ids[next(iter(self._seen_ids))]
+        return message
 
     def reject(self, message: ClientMessage) -> None:
         """Tell the sender that its message is not forwarded (a duplicate, or nobody waits for it), so it need not resend."""

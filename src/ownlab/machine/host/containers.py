@@ -48,15 +48,15 @@ def read_container(root: Path, environ: Mapping[str, str]) -> Fact[str]:
     if os.path.exists(root / ".dockerenv"):
         namespace, top = read_pid_namespace(root), root_mount(mounts)
         if isinstance(namespace, Known) and namespace.value:
-            return Known("docker", source="/.dockerenv, and a PID namespace of its own")
+            return Known("docker", source=text("/.dockerenv, and a PID namespace of its own"))
         if top is not None and top.filesystem in _LAYERED:
             return Known("docker", source=f"/.dockerenv, and / is {top.filesystem}")
         if isinstance(namespace, Unknown) and top is None:
             return Known("docker", source="/.dockerenv")
-        return Known("none", source="/.dockerenv is left over from an image: neither PID namespace nor layers")
+        return Known("none", source=text("/.dockerenv is left over from an image: neither PID namespace nor layers"))
     if not os.path.exists(root / "proc/1"):
         return Unknown(text("/proc cannot be read"))
-    return Known("none", source="no sign of one in /proc/1/cgroup, mounts, marker files or variables")
+    return Known("none", source=text("no sign of one in /proc/1/cgroup, mounts, marker files or variables"))
 
 
 def _declared_container(root: Path, environ: Mapping[str, str]) -> Known[str] | None:
@@ -146,10 +146,10 @@ def read_virtualisation(root: Path) -> Fact[str]:
         if sign is not None:
             return sign
     if flagged:
-        return _clock(root) or Known("a hypervisor", source="/proc/cpuinfo: hypervisor flag")
+        return _clock(root) or Known("a hypervisor", source=text("/proc/cpuinfo: hypervisor flag"))
     if flagged is None:
         return Unknown(text("no file names a hypervisor, and this CPU has no hypervisor flag"))
-    return Known("none", source="/proc/cpuinfo: no hypervisor flag")
+    return Known("none", source=text("/proc/cpuinfo: no hypervisor flag"))
 
 
 def _wsl(root: Path) -> Known[str] | None:
@@ -241,5 +241,5 @@ def read_platform(root: Path, environ: Mapping[str, str]) -> Fact[str]:
             return Known(name, source=f"/{paths[0]}")
     pattern = os.path.join(glob.escape(str(root)), "usr/local/lib/python3*/dist-packages/google/colab")
     if os.path.exists(root / "content") and glob.glob(pattern):
-        return Known("colab", source="/content, and the package google.colab")
-    return Known("plain", source="no sign of a known platform")
+        return Known("colab", source=text("/content, and the package google.colab"))
+    return Known("plain", source=text("no sign of a known platform"))

@@ -123,13 +123,15 @@ def _usable_cores(online: frozenset[int], root: Path) -> Fact[float]:
     allowed = parse_list(parse_fields(status.value).get("Cpus_allowed_list", "")) & online
     if not allowed:
         return Unknown(text("the cores that this process may run on are not listed in /proc/self/status"))
-    usable: Known[float] = Known(float(len(allowed)), source="all cores: no affinity, cpuset or quota limits them")
+    usable: Known[float] = Known(
+        float(len(allowed)), source=text("all cores: no affinity, cpuset or quota limits them")
+    )
     if allowed < online:
         cpuset = read_cpuset(root)
         if isinstance(cpuset, Known) and cpuset.value & online == allowed:
             usable = Known(float(len(allowed)), source=f"cpuset ({cpuset.source})")
         else:
-            usable = Known(float(len(allowed)), source="affinity (/proc/self/status: Cpus_allowed_list)")
+            usable = Known(float(len(allowed)), source=text("affinity (/proc/self/status: Cpus_allowed_list)"))
     quota = read_cpu_quota(root)
     if isinstance(quota, Known) and quota.value < usable.value:
         return Known(round(quota.value, 2), source=f"cgroup quota ({quota.source})")

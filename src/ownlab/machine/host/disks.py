@@ -271,7 +271,7 @@ def read_raid(root: Path) -> Fact[tuple[RaidArray, ...]]:
     if isinstance(content, Known):
         return Known(parse_mdstat(content.value), source=content.source)
     if os.path.exists(root / "proc/self") and not os.path.lexists(root / "proc/mdstat"):
-        return Known((), source="no /proc/mdstat: the md driver is not loaded")
+        return Known((), source=text("no /proc/mdstat: the md driver is not loaded"))
     return content
 
 

@@ -104,7 +104,7 @@ def read_network(root: Path) -> Network:
 def _class_devices(name: str, root: Path) -> Fact[tuple[str, ...]]:
     names = names_in(root / "sys/class" / name, root)
     if isinstance(names, Unknown) and os.path.isdir(root / "sys/class"):
-        return Known((), source=f"no /sys/class/{name}")
+        return Known((), source=text("no {path}", path=f"/sys/class/{name}"))
     return names
 
 
@@ -114,14 +114,14 @@ def _gpudirect_rdma(rdma: Fact[tuple[str, ...]], modules: Fact[tuple[str, ...]],
     if isinstance(modules, Unknown):
         return modules
     if not rdma.value:
-        return Known(False, source="no RDMA device")
+        return Known(False, source=text("no RDMA device"))
     for module in ("nvidia_peermem", "nv_peer_mem"):
         if module in modules.value:
             return Known(True, source=f"module {module}")
     version = read_text(root / "proc/driver/nvidia/version", root)
     if "nvidia" in modules.value and isinstance(version, Known) and "Open Kernel Module" in version.value:
         return Unknown(text("nvidia_peermem is not loaded, but the open kernel module may support it through dma-buf"))
-    return Known(False, source="no nvidia_peermem, and no open NVIDIA kernel module")
+    return Known(False, source=text("no nvidia_peermem, and no open NVIDIA kernel module"))
 
 
 def _gpudirect_storage(modules: Fact[tuple[str, ...]]) -> Fact[bool]:

@@ -35,7 +35,7 @@ def read_macos_or_windows(family: str, environ: Mapping[str, str]) -> Host:
         libc=linux_only,
         container=linux_only,
         virtualisation=linux_only,
-        platform=Known("plain", source="no sign of a known platform"),
+        platform=Known("plain", source=text("no sign of a known platform")),
         pid_namespace=Known(False, source=f"{family} has none"),
         user_is_root=Known(os.geteuid() == 0, source="geteuid") if hasattr(os, "geteuid") else linux_only,
         package_manager=_package_manager(family, environ),
@@ -74,8 +74,10 @@ def _cpu(family: str) -> Cpu:
         architecture=Known(platform.machine(), source="uname"),
         physical_cores=Known(physical, source="psutil") if physical else unreported,
         logical_cores=Known(logical, source="psutil") if logical else unreported,
-        usable_cores=Known(float(logical), source="all cores: nothing limits them here") if logical else unreported,
-        instruction_sets=Known(("NEON",), source="every 64-bit ARM has it")
+        usable_cores=Known(float(logical), source=text("all cores: nothing limits them here"))
+        if logical
+        else unreported,
+        instruction_sets=Known(("NEON",), source=text("every 64-bit ARM has it"))
         if platform.machine() == "arm64"
         else Unknown(text("not read on {family}", family=family)),
     )

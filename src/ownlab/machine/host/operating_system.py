@@ -116,7 +116,7 @@ def read_secure_boot(root: Path) -> Fact[bool]:
     if not firmware.value:  # Docker mounts an empty folder over it
         return Unknown(text("/sys/firmware is hidden from this container"))
     if "efi" not in firmware.value:
-        return Known(False, source="no /sys/firmware/efi: started without UEFI")
+        return Known(False, source=text("no /sys/firmware/efi: started without UEFI"))
     variable = read_bytes(root / "sys/firmware/efi/efivars" / _SECURE_BOOT, root)
     if isinstance(variable, Unknown):
         return variable

@@ -63,7 +63,7 @@ def parse_sysctl(content: str, *, machine: str) -> tuple[Card, ...]:
             name=Known(chip, source="sysctl machdep.cpu.brand_string")
             if chip.startswith("Apple")
             else Unknown(text("Rosetta hides the chip's name") if chip else text("sysctl does not name the chip")),
-            memory_total=Known(int(memory), source="sysctl hw.memsize (shared with the CPU)", unit="B")
+            memory_total=Known(int(memory), source=text("sysctl hw.memsize (shared with the CPU)"), unit="B")
             if memory.isdigit()
             else Unknown(text("sysctl does not report hw.memsize")),
             health=Known(_ROSETTA if translated else "OK", source="sysctl.proc_translated"),

@@ -52,7 +52,7 @@ def read_ascend(root: Path = Path("/"), environ: Mapping[str, str] = os.environ)
     return Ascend(driver=driver, smi=output, cann=cann), unread
 
 
-_DA_VINCI: Fact[str] = Known("Da Vinci", source="every Ascend NPU is of this architecture")
+_DA_VINCI: Fact[str] = Known("Da Vinci", source=text("every Ascend NPU is of this architecture"))
 
 
 def _find_smi(tree: Tree, environ: Mapping[str, str]) -> str | None:

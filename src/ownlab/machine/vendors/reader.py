@@ -11,6 +11,7 @@ from ownlab.machine.vendors.apple import read_apple
 from ownlab.machine.vendors.ascend import read_ascend
 from ownlab.machine.vendors.intel import read_intel
 from ownlab.machine.vendors.tpu import read_tpu
+from ownlab.text import text
 
 __all__ = ["OtherVendors", "read_other_vendors", "unread_vendors"]
 
@@ -35,4 +36,4 @@ def read_other_vendors() -> OtherVendors:
     tpu, tpu_cards = read_tpu()
     ascend, ascend_cards = read_ascend()
     cards = (*amd_cards, *read_intel(), *read_apple(), *tpu_cards, *ascend_cards)
-    return OtherVendors(amd, tpu, ascend, Known(cards, source="the vendors' files and tools"))
+    return OtherVendors(amd, tpu, ascend, Known(cards, source=text("the vendors' files and tools")))

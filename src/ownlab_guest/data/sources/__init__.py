@@ -4,6 +4,7 @@ import os
 from typing import Optional
 
 from ownlab_guest.data.errors import DataError
+from ownlab_guest.data.regular_files import check_regular
 from ownlab_guest.data.sources.source import Options, Source
 from ownlab_guest.text import text
 
@@ -24,6 +25,7 @@ def find_source(path: str, options: Optional[Options] = None) -> Source:
         raise DataError(text("There is no {path}.", path=path))
     if os.path.isdir(path):
         return _folder(path, options)
+    check_regular(path)
     if options.archive is not None:
         from ownlab_guest.data.sources.archive_stream import ArchiveSource
 
@@ -35,6 +37,9 @@ def _folder(path: str, options: Options) -> Source:
     if os.path.exists(os.path.join(path, "state.json")) and os.path.exists(os.path.join(path, "dataset_info.json")):
         from ownlab_guest.data.sources.hugging_face import HuggingFaceSource
 
+        for name in os.listdir(path):  # the library opens what it finds
+            if not os.path.isdir(os.path.join(path, name)):
+                check_regular(os.path.join(path, name))
         return HuggingFaceSource(path, options, local=True)
     from ownlab_guest.data.sources.folder import FolderSource
 

@@ -7,6 +7,7 @@ import tempfile
 from typing import IO, Any, Dict, Iterator, List, Optional, Tuple
 
 from ownlab_guest.data.errors import DataError
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.data.sources.source import (
     MOST_MEMBER_BYTES,
     Entry,
@@ -14,6 +15,7 @@ from ownlab_guest.data.sources.source import (
     Options,
     Source,
     is_data,
+    no_folder,
     refuse_splits,
     samples_of,
     split_name,
@@ -45,8 +47,14 @@ class FolderSource(Source):
             else:
                 yield entry
 
+    def size_of(self, place: str) -> Optional[int]:
+        try:
+            return os.stat(os.path.join(self.path, place)).st_size
+        except (OSError, ValueError):
+            return None  # fetch says why
+
     def fetch(self, place: str) -> bytes:
-        descriptor = os.open(os.path.join(self.path, place), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(os.path.join(self.path, place))
         try:
             size = os.fstat(descriptor).st_size
             if size > MOST_MEMBER_BYTES:
@@ -79,8 +87,16 @@ def _below(path: str, only: Optional[str]) -> str:
     inner = os.path.join(path, only.strip("/"))
     inside = os.path.realpath(inner).startswith(os.path.realpath(path) + os.sep)
     if not inside or not os.path.isdir(inner):
-        raise DataError(text("{path} has no folder {folder}.", path=path, folder=only))
+        raise no_folder(path, only, _deeper(path, os.path.basename(inner)))
     return inner
+
+
+def _deeper(path: str, name: str) -> "List[str]":
+    """Return the folders of a name one level deeper: archives are often packed in a folder."""
+    with contextlib.suppress(OSError, DataError):
+        folders = [first for first, is_folder in _listed(path) if is_folder]
+        return [f"{first}/{name}" for first in sorted(folders) if os.path.isdir(os.path.join(path, first, name))]
+    return []
 
 
 def _only_folder(path: str) -> str:

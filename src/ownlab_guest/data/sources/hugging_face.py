@@ -4,6 +4,7 @@ import json
 from typing import Any, Dict, Iterator, Optional
 
 from ownlab_guest.data.errors import DataError
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.data.sources.image_kind import extension_of
 from ownlab_guest.data.sources.source import Entry, Options, Part, Source
 from ownlab_guest.text import listing, text
@@ -69,7 +70,7 @@ class HuggingFaceSource(Source):
 def _image(column: str, value: "Dict[str, Any]", *, alone: bool) -> Part:
     content = value.get("bytes")
     if content is None:
-        with open(value["path"], "rb") as file:
+        with open(value["path"], "rb", opener=open_regular) as file:
             content = file.read()
     extension = extension_of(content)
     prefix = "" if alone else "".join(letter for letter in column.lower() if letter.isalnum()) + "."

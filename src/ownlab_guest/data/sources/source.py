@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class Source:
-    """What is packed. `packing.py` calls every method; `fetch` from several threads at once."""
+    """What is packed. `packing.py` calls every method; `fetch` and `size_of` from several threads at once."""
 
     by_reference = True  # entries have places; False: they have their bytes, which are kept until they are written
     total: Optional[int] = None  # entries, where that is known before they are listed
@@ -70,6 +70,10 @@ class Source:
     def fetch(self, place: str) -> bytes:
         """Return the bytes behind a place. Raises OSError or DataError."""
         raise NotImplementedError
+
+    def size_of(self, place: str) -> Optional[int]:
+        """Return the bytes that `fetch` will read; None where only reading shows it. For parts that are listed without a size."""
+        return None
 
     def identity(self) -> Dict[str, Any]:
         """What must be unchanged when packing continues."""
@@ -145,12 +149,31 @@ def layout_of(path: str, names: Iterable[str], only: Optional[str] = None) -> La
     if only is None:
         return _layout(path, names, "")
     folder = only.strip("/") + "/"
-    below = (name[len(folder) :] for name in names if name.startswith(folder))
+    meant: List[str] = []
+    below = (name[len(folder) :] for name in _watched(names, folder, meant) if name.startswith(folder))
     first = next(below, None)
     if first is None:
-        raise DataError(text("{path} has no folder {folder}.", path=path, folder=only))
+        raise no_folder(path, only, meant)
     found = _layout(path, itertools.chain([first], below), folder)
     return Layout(folder + found.root, found.has_folders)
+
+
+def no_folder(path: str, only: str, meant: "List[str]") -> DataError:
+    """The error for a folder that is not there; `meant`: folders of that name deeper down."""
+    message = text("{path} has no folder {folder}.", path=path, folder=only)
+    return (
+        DataError(message, hint=text("It has this one: --only {folder}", folder=meant[0]))
+        if meant
+        else DataError(message)
+    )
+
+
+def _watched(names: Iterable[str], folder: str, meant: "List[str]") -> Iterator[str]:
+    """Pass the names on, and note the first folder that ends as the wanted one."""
+    for name in names:
+        if not meant and "/" + folder in name:
+            meant.append(name[: name.index("/" + folder) + len(folder)])
+        yield name
 
 
 def _layout(path: str, names: Iterable[str], above: str) -> Layout:
@@ -182,8 +205,5 @@ def refuse_splits(path: str, folders: "List[str]", below: str) -> None:
         )
         raise DataError(
             message,
-            hint=text(
-                "Pack each into a folder of its own, so that they are not mixed: --only {first}",
-                first=below + folders[0],
-            ),
+            hint=text("Take one at a time, so that they are not mixed: --only {first}", first=below + folders[0]),
         )

@@ -3,16 +3,17 @@
 import csv
 import json
 import os
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, TextIO, Tuple, Union
 
 from ownlab_guest.data.errors import DamagedData, DataError
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.data.sources.image_kind import extension_of
 from ownlab_guest.data.sources.source import MOST_MEMBER_BYTES, Entry, Options, Part, Source, split_name
 from ownlab_guest.text import listing, text
 
 _PATHS = ("path", "filepath", "file_path", "image_path", "file", "filename", "file_name", "image", "img")
 _LABELS = ("label", "labels", "class", "class_name", "target", "category")
-_MOST_LINE = 64 << 20
+_MOST_ROW = 64 << 20  # bytes of a line of JSON, characters of a row of a CSV: rows are held in memory
 
 
 class TableSource(Source):
@@ -40,11 +41,19 @@ class TableSource(Source):
         for number, row in enumerate(self._rows()):
             yield self._entry(number, row)
 
+    def size_of(self, place: str) -> Optional[int]:
+        try:
+            return os.stat(os.path.join(self.folder, place)).st_size
+        except (OSError, ValueError):
+            return None  # fetch says why
+
     def fetch(self, place: str) -> bytes:
+        if "\0" in place:
+            raise DataError(text("the table names {place}, which is no path", place=repr(place[:200])))
         path = os.path.realpath(os.path.join(self.folder, place))
         if not path.startswith(self.folder + os.sep):
             raise DataError(text("the table names {place}, which is outside of its folder", place=place))
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             content = file.read(MOST_MEMBER_BYTES + 1)
         if len(content) > MOST_MEMBER_BYTES:
             raise DataError(text("{name} is larger than 256 MiB", name=place))
@@ -96,30 +105,85 @@ class TableSource(Source):
             if self._kind == ".parquet":
                 yield from _parquet_rows(self.path)
             elif self._kind in (".csv", ".tsv"):
-                yield from self._csv_rows()
+                yield from csv_rows(self.path)
             else:
                 yield from self._lines()
-        except (UnicodeDecodeError, csv.Error, json.JSONDecodeError, RecursionError) as exc:
+        except UnicodeDecodeError as exc:
             raise DamagedData(text("{path} cannot be read: {reason}.", path=self.path, reason=exc)) from exc
 
-    def _csv_rows(self) -> "Iterator[Dict[str, Any]]":
-        csv.field_size_limit(_MOST_LINE)
-        with open(self.path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t" if self._kind == ".tsv" else ","):
-                yield {name: value for name, value in row.items() if name is not None}
-
     def _lines(self) -> "Iterator[Dict[str, Any]]":
-        with open(self.path, "rb") as file:
-            while line := file.readline(_MOST_LINE):
-                if not line.endswith(b"\n") and len(line) == _MOST_LINE:
-                    raise DataError(text("{path} has a line of more than 64 MiB.", path=self.path))
+        with open(self.path, "rb", opener=open_regular) as file:
+            number = 0
+            while line := file.readline(_MOST_ROW + 1):
+                number += 1
+                if len(line) > _MOST_ROW:
+                    raise _too_long(self.path, number)
                 if not line.strip():
                     continue
                 if self._kind == ".txt":
                     yield {"text": line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")}
                     continue
-                value = json.loads(line)
+                value = self._parsed(line, number)
                 yield value if isinstance(value, dict) else {"value": value}
+
+    def _parsed(self, line: bytes, number: int) -> Any:
+        try:
+            return json.loads(line)
+        except RecursionError as exc:
+            cause, reason = exc, text("its values are nested too deeply")  # type: Exception, str
+        except json.JSONDecodeError as exc:
+            cause, reason = exc, text("{problem} in column {column}", problem=exc.msg, column=exc.pos + 1)
+        except UnicodeDecodeError as exc:
+            cause, reason = exc, str(exc)
+        except ValueError as exc:  # Python limits them to 4300
+            cause, reason = exc, text("a number has thousands of digits")
+        raise DamagedData(
+            text("{path}, line {number} cannot be read: {reason}.", path=self.path, number=number, reason=reason)
+        ) from cause
+
+
+def csv_rows(path: str) -> "Iterator[Dict[str, str]]":
+    """Yield the rows of a CSV or TSV by column. Raises DataError and OSError, also for rows that are too long to be held."""
+    lines = _CsvLines(path)
+    csv.field_size_limit(_MOST_ROW)
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=open_regular) as file:
+        reader = csv.DictReader(lines.of(file), delimiter="\t" if path.lower().endswith(".tsv") else ",")
+        try:
+            for row in reader:
+                lines.of_this_row = 0
+                yield {name: value for name, value in row.items() if name is not None}
+        except csv.Error as exc:
+            message = text(
+                "{path}, line {number} cannot be read: {reason}.", path=path, number=reader.line_num, reason=exc
+            )
+            raise DamagedData(message) from exc
+
+
+class _CsvLines:
+    """The lines of a CSV. A quotation mark that is never closed makes one row of all that follow: their length is limited, too."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.of_this_row = 0  # characters
+
+    def of(self, file: TextIO) -> Iterator[str]:
+        """Yield the lines of the file. Raises DataError."""
+        number = 0
+        while line := file.readline(_MOST_ROW + 1):
+            number += 1
+            self.of_this_row += len(line)
+            if self.of_this_row > _MOST_ROW:
+                raise _too_long(self._path, number)
+            yield line
+
+
+def _too_long(path: str, number: int) -> DataError:
+    return DataError(
+        text("{path}, line {number}: the row is longer than 64 MiB.", path=path, number=number),
+        hint=text(
+            "A row is a line, unless its values are in quotation marks: see whether one of them is never closed."
+        ),
+    )
 
 
 def _parquet_rows(path: str) -> "Iterator[Dict[str, Any]]":
@@ -148,7 +212,7 @@ def _label(value: Any) -> "Union[str, int, None]":
     if isinstance(value, str):
         return (
             int(value)
-            if value.isascii() and value.isdigit() and str(int(value)) == value and len(value) < 10
+            if len(value) < 10 and value.isascii() and value.isdigit() and str(int(value)) == value
             else value
         )
     return None

@@ -9,6 +9,7 @@ from typing import Any, ContextManager, Dict, Iterator, Optional, Tuple
 
 from ownlab_guest.data import tar_members
 from ownlab_guest.data.errors import DamagedData, DataError
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.data.sources.source import (
     MOST_MEMBER_BYTES,
     Entry,
@@ -54,7 +55,7 @@ class TarSource(_Tar):
 
     def __init__(self, path: str, options: Options) -> None:
         super().__init__(path, options)
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = open_regular(path)
 
     def close(self) -> None:
         os.close(self._file)

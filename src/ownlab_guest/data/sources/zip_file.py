@@ -8,6 +8,7 @@ import zlib
 from typing import Any, Dict, Iterator, NamedTuple
 
 from ownlab_guest.data.errors import DamagedData, DataError
+from ownlab_guest.data.regular_files import open_regular
 from ownlab_guest.data.sources.source import (
     MOST_MEMBER_BYTES,
     Entry,
@@ -48,7 +49,7 @@ class ZipSource(Source):
 
     def __init__(self, path: str, options: Options) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = open_regular(path)
         self._layout = layout_of(path, (member.name for member in self.members()), options.only)
 
     def close(self) -> None:

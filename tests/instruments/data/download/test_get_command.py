@@ -26,7 +26,8 @@ def server() -> Iterator[FileServer]:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    return {"OWNLAB_HOME": str(tmp_path / "home"), "NETRC": str(tmp_path / "netrc")}
+    places = {"OWNLAB_HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {**places, "NETRC": str(tmp_path / "netrc")}
 
 
 def start(arguments: list[str], environ: dict[str, str]) -> subprocess.Popen[str]:

@@ -433,6 +433,40 @@ def test_a_list_as_aria2_writes_it(server: FileServer, fetch: Get, tmp_path: Pat
     assert only_files(tmp_path / "data") == {"sub/y.bin"}
 
 
+@pytest.mark.parametrize(
+    "line", ["{sha256}  ./sub/data.bin", "{sha256} *data.bin", "MD5 (data.bin) = {md5}", "{md5}  data.bin"]
+)
+def test_published_checksums_are_compared(server: FileServer, fetch: Get, tmp_path: Path, line: str) -> None:
+    digests = {"sha256": hashlib.sha256(b"right").hexdigest(), "md5": hashlib.md5(b"right").hexdigest()}
+    sums = tmp_path / "SUMS"
+    sums.write_text("# of a mirror\n" + line.format(**digests) + "\n" + f"{digests['md5']}  another.bin\n")
+    address = server.put("/data.bin", b"right")
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"{address} out=sub/data.bin\n" if "sub/" in line else f"{address}\n")
+    assert fetch(str(listed), checksums=str(sums)).files[0].verified in ("sha256", "md5")
+    server.put("/data.bin", b"wrong")
+    with pytest.raises(GetFailed, match="not"):
+        fetch(str(listed), checksums=str(sums), force=True)
+
+
+def test_published_checksums_may_be_an_address(server: FileServer, fetch: Get) -> None:
+    sums = server.put("/SHA256SUMS", f"{hashlib.sha256(b'data').hexdigest()}  data.bin\n".encode())
+    assert fetch(server.put("/data.bin", b"data"), checksums=sums).files[0].verified == "sha256"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"<html>", "not a list of checksums"), (b"", "no checksum of"), (b"\xff\xfe", "not a list")],
+)
+def test_a_file_that_cannot_be_checked_is_not_fetched(
+    server: FileServer, fetch: Get, content: bytes, message: str
+) -> None:
+    address = server.put("/data.bin", b"data")
+    with pytest.raises(InputError, match=message):
+        fetch(address, checksums=server.put("/SHA256SUMS", content))
+    assert not server.bodies("/data.bin")
+
+
 def test_an_unreachable_server_is_given_up_after_some_attempts(fetch: Get) -> None:
     with pytest.raises(GetFailed, match="Connection refused"):
         fetch("http://127.0.0.1:9/data.bin")

@@ -336,3 +336,11 @@ def test_mig_is_on_without_any_instance(read: Read, cards_of: CardsOf) -> None:
         )
     )
     assert value_of(card.mig_instances) == ()
+
+
+def test_a_date_in_chinese_above_a_table_changes_nothing() -> None:
+    date, _, table = WIDE.partition("\n")
+    assert date.startswith("Sun")
+    chinese = f"2026年 11月 15日 星期日 02:38:37 CST\n{table}"
+    assert read_paste(chinese).machine == read_paste(WIDE).machine
+    assert value_of(read_paste(chinese).machine.nvidia.driver) == "580.159.04"

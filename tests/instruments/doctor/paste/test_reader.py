@@ -221,3 +221,20 @@ def test_unknown_facts_have_reasons(linux: str) -> None:
     machine = read_paste(linux.replace("535.104.05", "Could not collect")).machine
     assert isinstance(machine.nvidia.driver, Unknown)
     assert machine.nvidia.driver.reason
+
+
+@pytest.mark.parametrize(
+    ("pasted", "names"),
+    [("GPU: AMD A10-7850K Radeon R7", []), ("GPU: NVIDIA A10-24Q", ["NVIDIA A10"]), ("our GPU is an A10", ["A10"])],
+)
+def test_a_processor_of_amd_is_not_taken_for_the_card_a10(pasted: str, names: list[str]) -> None:
+    cards = value_of(read_paste(pasted).machine.cards) or ()
+    assert [value_of(card.name) for card in cards] == names
+
+
+@pytest.mark.parametrize(("backend", "code"), [("rocm", "harmless"), ("cuda", "jax-build")])
+def test_a_back_end_that_is_not_meant_does_not_make_jax_a_cpu_build(backend: str, code: str) -> None:
+    line = (
+        f"Unable to initialize backend '{backend}': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'"
+    )
+    assert [finding.code for finding in diagnose(read_paste(line)).findings] == [code]

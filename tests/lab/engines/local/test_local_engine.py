@@ -42,7 +42,7 @@ class TestLocalEngine(EngineConformance):
         assert (offer.type.cards, offer.nodes, offer.partition) == (3, 1, "")
 
     def test_one_is_cancelled_before_its_supervisor_listens(
-        self, submit: Any, engine: Engine, reaches: Any, work: Path
+        self, submit: Any, engine: Engine, reaches: Any, work: Path, until: Callable[..., Any]
     ) -> None:
         """The script runs a moment before: here, as long as something else is in the place of the socket."""
         job = submit(WAITS)
@@ -50,6 +50,7 @@ class TestLocalEngine(EngineConformance):
         plan = plan_of(job.runtime)
         assert plan is not None
         socket = Path(plan.control_endpoint.path)
+        until(socket.exists)
         socket.rename(socket.with_suffix(".later"))
         with ThreadPoolExecutor(1) as threads:
             cancelled = threads.submit(engine.cancel, job, "end", "too early")

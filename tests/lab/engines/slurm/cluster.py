@@ -19,16 +19,17 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sco
 # Daemons are in sbin, which is not on the PATH of plain users.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 PATIENCE = 120.0  # seconds
+ENDS_WITHIN = 15.0  # seconds for a daemon, which may wait for steps of jobs that never end
 
 CONFIG = """
 ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={root}/munge.sock
+AuthInfo=socket={socket}
 StateSaveLocation={root}/state
 SlurmdSpoolDir={root}/spool/%n
 SlurmctldPidFile={root}/slurmctld.pid
@@ -65,6 +66,9 @@ def missing() -> str:
 class Cluster:
     """A cluster with the nodes n1 and n2, four GPUs on each."""
 
+    address = "127.0.0.1"  # of the controller
+    joining = 2  # so many nodes take jobs after the start
+
     def __init__(self, root: Path, *, keeps_ended: int = 300, kill_wait: int = 30, node_timeout: int = 300) -> None:
         self.root = root
         self._settings = {"keeps_ended": keeps_ended, "kill_wait": kill_wait, "node_timeout": node_timeout}
@@ -76,21 +80,47 @@ class Cluster:
         """Start everything, and wait until both nodes take jobs."""
         for name in ("state", "spool", "dev", "log"):
             (self.root / name).mkdir(parents=True)
-        key = self.root / "munge.key"
-        key.write_bytes(os.urandom(128))
-        key.chmod(0o400)
+        key = self.new_key("munge.key")
         for number in range(4):  # devices, as slurmd demands; the number in the name is that of the card
             (self.root / "dev" / f"gpu{number}").symlink_to("/dev/null")
         self._write_config()
-        self._daemon(
-            "munged", "--foreground", "--force", "--num-threads=2", f"--key-file={key}", f"--socket={self.root}/munge.sock",
-            f"--pid-file={self.root}/munged.pid", f"--log-file={self.root}/log/munge", f"--seed-file={self.root}/munge.seed",
-        )  # fmt: skip
-        self._until(lambda: (self.root / "munge.sock").exists(), "munged")
+        self.start_munge(key)
         self.start_controller()
         for node in ("n1", "n2"):
             self.start_node(node)
-        self._until(lambda: self.ask("sinfo", "-h", "-p", "gpu", "-t", "idle", "-o", "%D").strip() == "2", "the nodes")
+        self._until(lambda: self.idle() == self.joining, "the nodes")
+
+    @property
+    def socket(self) -> Path:
+        """The socket of munged."""
+        return self.root / "munge.sock"
+
+    def new_key(self, name: str) -> Path:
+        """Make a key for munged."""
+        key = self.root / name
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        return key
+
+    def start_munge(self, key: Path) -> None:
+        """Start munged with this key."""
+        self._daemon("munged", *self._munge_options(key, self.root, self.socket))
+        self._until(self.socket.exists, "munged")
+
+    def start_other_munge(self, key: Path, folder: Path) -> None:
+        """Start another munged beside it, with the socket "sock" in a folder."""
+        self._daemon("munged", *self._munge_options(key, folder, folder / "sock"), label=f"munged-{folder.name}")
+        self._until((folder / "sock").exists, "another munged")
+
+    def _munge_options(self, key: Path, folder: Path, socket: Path) -> list[str]:
+        return [
+            "--foreground", "--force", "--num-threads=2", f"--key-file={key}", f"--socket={socket}",
+            f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed",
+        ]  # fmt: skip
+
+    def idle(self) -> int:
+        """How many nodes have no job and take some."""
+        return int(self.ask("sinfo", "-h", "-p", "gpu", "-t", "idle", "-o", "%D").strip() or 0)
 
     def start_controller(self) -> None:
         """Start slurmctld, the first time or again."""
@@ -127,19 +157,22 @@ class Cluster:
 
     def stop(self) -> None:
         """End all jobs and daemons, and whatever a job has left."""
-        if "slurmctld" in self._daemons:
+        controller = self._daemons.get("slurmctld")
+        if controller is not None and controller.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):  # whatever a test has done to it
                 self.ask("scancel", "--full", "--signal=KILL", "-u", getpass.getuser())
                 self.ask("scancel", "-u", getpass.getuser())
         for daemon in reversed(self._daemons.values()):
             daemon.terminate()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + ENDS_WITHIN
         while any(daemon.poll() is None for daemon in self._daemons.values()) and time.monotonic() < deadline:
             time.sleep(0.05)
         for daemon in self._daemons.values():
             daemon.kill()  # harmless for one that has ended
             daemon.wait()
         self._daemons.clear()
+        # slurmstepd would try for minutes to tell a controller that is gone.
+        deadline = time.monotonic() + PATIENCE
         while (left := self.processes()) and time.monotonic() < deadline:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
@@ -170,7 +203,7 @@ class Cluster:
         name = label or program
         with open(self.root / "log" / name, "ab") as log:
             path = shutil.which(program, path=PATH)
-            assert path is not None
+            assert path is not None, program
             self._daemons[name] = subprocess.Popen(
                 [path, *arguments], env=self.env, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
@@ -180,10 +213,11 @@ class Cluster:
         cpus = 8 * (os.cpu_count() or 1)
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
         host = os.uname().nodename
-        lines = [CONFIG.format(host=host, port=controller, user=getpass.getuser(), root=self.root, **self._settings)]
+        values = {"host": host, "address": self.address, "socket": self.socket, "user": getpass.getuser()}
+        lines = [CONFIG.format(port=controller, root=self.root, **values, **self._settings)]
         for number, port in enumerate(nodes, 1):
             lines.append(
-                f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory} "
+                f"NodeName=n{number} {self._place_of(number)} Port={port} CPUs={cpus} RealMemory={memory} "
                 "Gres=gpu:fake:4 State=UNKNOWN"
             )
         # Nodes are defined before the partitions that name them.
@@ -191,6 +225,10 @@ class Cluster:
         (self.root / "slurm.conf").write_text("\n".join([settings, *lines[1:], "PartitionName" + partitions]))
         gres = f"AutoDetect=off\nNodeName=n[1-2] Name=gpu Type=fake File={self.root}/dev/gpu[0-3]\n"
         (self.root / "gres.conf").write_text(gres)
+
+    def _place_of(self, number: int) -> str:
+        """Where a node is, for slurm.conf."""
+        return f"NodeHostname={os.uname().nodename} NodeAddr=127.0.0.1"
 
     def _until(self, condition: object, what: str) -> None:
         assert callable(condition)

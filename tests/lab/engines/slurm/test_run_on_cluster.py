@@ -166,6 +166,29 @@ def test_a_run_in_the_background_is_followed_and_stopped(member: World, cluster:
     assert number not in cluster.ask("squeue", "-h", "-o", "%i").split()
 
 
+def test_jobs_of_scripts_are_listed(member: World, started: Started, valid: Valid, until: Any) -> None:
+    process = started("--partition", "one", "--gpus", "1", "--nproc", "1", script(member, WAITS))
+    until(lambda: "at work" in log(member))
+    assert (
+        member.run(*SLURM, "--partition", "closed", "--detach", "-o", "second", script(member, WAITS)).returncode == 0
+    )
+    snapshot = valid(member.run("runtimes", "--json").stdout, "runtimes")
+    first, second = snapshot["jobs"]
+    assert (first["state"], first["nodes"], first["reference"]) == ("running", ["n1"], number_of(member))
+    assert first["ends_at"] > snapshot["at"]
+    assert (second["state"], second["why"]) == (
+        "waiting", "the partition is closed; it starts when the administrators open it",
+    )  # fmt: skip
+    shown = " ".join(member.run("runtimes").stdout.split())
+    assert f"slurm job {first['reference']} · 1 × fake on 1 node of partition one · node n1" in shown
+    assert "the partition is closed" in shown
+    assert "No runtime is running" not in shown
+    assert member.run("runtimes", "stop", second["id"][:8]).returncode == 0
+    (member.root / "finish").touch()
+    assert process.wait(180) == 0
+    assert valid(member.run("runtimes", "--json").stdout, "runtimes")["jobs"] == []
+
+
 def test_a_killed_terminal_leaves_no_doubt(member: World, started: Started, until: Any) -> None:
     """Slurm does not notice that ownlab was killed: the job goes on, and its end is known afterwards."""
     process = started(script(member, WAITS))
@@ -286,21 +309,6 @@ def test_a_closed_partition_is_waited_for_with_its_reason(member: World, started
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=300)
     assert process.returncode == 130, stderr
-
-
-def test_a_sweep_submits_a_job_for_each_combination(member: World, valid: Valid) -> None:
-    path = script(
-        member, "import os, sys\nprint('job', os.environ['SLURM_JOB_ID'])\nprint('loss=' + sys.argv[1][5:])\n"
-    )
-    ran = member.run(*SLURM, "--partition", "one", "--gpus", "1", "--sweep", "lr=1,2,3", "--json", path)
-    report = valid(ran.stdout, "run-sweep")
-    assert ran.returncode == 0, ran.stderr
-    trials = {trial["parameters"]["lr"]: trial for trial in report["trials"]}
-    assert {lr: (trial["status"], trial["metrics"]["loss"]) for lr, trial in trials.items()} == {
-        "1": ("done", 1.0), "2": ("done", 2.0), "3": ("done", 3.0),
-    }  # fmt: skip
-    jobs = {Path(trial["output"], "rank-0.log").read_text().split()[1] for trial in trials.values()}
-    assert len(jobs) == 3
 
 
 def test_a_script_from_standard_input_runs_on_a_node(member: World) -> None:

@@ -60,9 +60,20 @@ def test_every_line_that_one_side_added_is_in_the_result_or_it_is_a_conflict(bas
             assert merged.conflict or line in merged.text.split("\n")
 
 
-def test_a_very_long_text_is_not_compared() -> None:
+def test_edits_in_two_places_of_repeating_lines() -> None:
+    base = ["", "x = 1"] * 50
+    ours, theirs, both = list(base), list(base), list(base)
+    ours[20] = both[20] = "y"
+    theirs[70] = both[70] = "z"
+    assert merge_text("\n".join(base), "\n".join(ours), "\n".join(theirs)) == ("\n".join(both), False)
+
+
+def test_of_a_very_long_text_only_what_differs_is_compared() -> None:
     base = "x\n" * 20_000
     assert merge_text(base, base + "a", base + "b") == (base + "a", True)
+    assert merge_text(base, "0\n" + base, base + "b") == ("0\n" + base + "b", False)
+    other, third = "".join(f"{n}\n" for n in range(20_000)), "".join(f"{-n}\n" for n in range(20_000))
+    assert merge_text(base, other, third) == (other, True)
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ class Extraction:
     def _is_as_left(self, done: Unpacked) -> bool:
         try:
             status = os.lstat(self.folder / done.path)
-        except OSError:
+        except (OSError, ValueError):  # no path at all: the journal is damaged
             return False
         return stat.S_ISREG(status.st_mode) and (status.st_size, status.st_mtime_ns) == (done.size, done.mtime_ns)
 

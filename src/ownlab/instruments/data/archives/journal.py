@@ -41,7 +41,7 @@ class ArchiveIdentity(Struct, frozen=True):
 class Unpacked(Struct, frozen=True, array_like=True):
     """One finished file, as it was left."""
 
-    number: int  # of the member; FINISHED: the whole archive; EARLIER: of another archive, or not certain any more
+    number: int  # of the member; FINISHED: the whole archive, `size` files; EARLIER: of another archive, or not certain any more
     path: str
     size: int
     mtime_ns: int
@@ -94,7 +94,8 @@ class Journal:
             with contextlib.suppress(msgspec.DecodeError):
                 entry = decode_json(line, Unpacked)
                 if entry.number == FINISHED:
-                    self.is_complete = self.is_same_archive
+                    # A line that was damaged is missing here.
+                    self.is_complete = self.is_same_archive and entry.size == len(self.done)
                 else:
                     self.done[entry.path] = entry
 
@@ -117,7 +118,7 @@ class Journal:
 
     def finish(self) -> None:
         """Note that all is done."""
-        self._lines.append(encode_json(Unpacked(FINISHED, "", 0, 0)) + b"\n")
+        self._lines.append(encode_json(Unpacked(FINISHED, "", len(self.done), 0)) + b"\n")
         self.write()
         os.fsync(self._descriptor)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ownlab.errors import InputError
+from ownlab.input_files import open_regular
 from ownlab.text import text
 
 __all__ = ["JoinedFile", "find_volumes", "open_volumes", "stem_of"]
@@ -125,17 +126,17 @@ class JoinedFile(io.RawIOBase):
     """Several files, one behind the other, as a single one that can be read and seeked in."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Open all of them. Raises OSError."""
+        """Open all of them. Raises InputError."""
         super().__init__()
         self._descriptors: list[int] = []
         self.starts: list[int] = []
         self.size = self._position = 0
         try:
             for path in paths:
-                self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                self._descriptors.append(open_regular(path))
                 self.starts.append(self.size)
                 self.size += os.fstat(self._descriptors[-1]).st_size
-        except OSError:
+        except BaseException:
             self.close()
             raise
 
@@ -183,9 +184,4 @@ def open_volumes(paths: Sequence[Path]) -> JoinedFile:
     for path in paths:
         if path.is_dir():
             raise InputError(text("{path} is a folder, not an archive.", path=path))
-    try:
-        return JoinedFile(paths)
-    except OSError as exc:
-        raise InputError(
-            text("Cannot read {path}: {reason}.", path=exc.filename or paths[0], reason=exc.strerror)
-        ) from exc
+    return JoinedFile(paths)

@@ -37,6 +37,12 @@ __all__ = ["command"]
 @click.option("--name", default="", metavar="NAME", help="The name of a single file.")
 @click.option("--sha256", "sha256", default="", metavar="HEX", help="The SHA-256 that a single file must have.")
 @click.option(
+    "--checksums",
+    default="",
+    metavar="FILE",
+    help="The checksums of all files, as sha256sum and md5sum write them: a file or an address.",
+)
+@click.option(
     "--connections",
     type=click.IntRange(1, 64),
     default=TransferOptions().connections,
@@ -59,6 +65,7 @@ def command(
     exclude: tuple[str, ...],
     name: str,
     sha256: str,
+    checksums: str,
     connections: int,
     force: bool,
     html: bool,
@@ -90,6 +97,7 @@ def command(
         exclude,
         name,
         f"sha256={sha256}" if sha256 else "",
+        checksums,
         force,
         TransferOptions(connections=connections, html=html),
     )

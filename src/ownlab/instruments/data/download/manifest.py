@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from msgspec import Struct
 
 from ownlab.atomic_files import replace_file
 from ownlab.errors import InputError, RecordError
-from ownlab.file_lock import wait_for_lock
+from ownlab.file_lock import try_lock, wait_for_lock
 from ownlab.instruments.data.download.names import RESERVED
 from ownlab.instruments.data.download.records import Verification
 from ownlab.json_encoding import decode_json, encode_json
@@ -102,8 +103,11 @@ class ManifestStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._private = folder / RESERVED
-        self._journal = self._private / "finished.jsonl"
+        self._journal = str(self._private / "finished.jsonl")
+        self._lock_path = str(self._private / "lock")
         self._boot = boot_id()
+        # Threads would wait for each other's file lock by sleeping.
+        self._threads = threading.Lock()
         self._checked: set[str] = set()  # files of an earlier boot whose checksum agrees
         self.files: dict[str, ManifestFile] = {}
         self.sources: tuple[str, ...] = ()
@@ -126,7 +130,7 @@ class ManifestStore:
         """Whether a file looks as it did when it arrived."""
         try:
             status = os.stat(self.folder / entry.path)
-        except OSError:
+        except (OSError, ValueError):  # no path at all: the manifest is damaged
             return False
         if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) != (entry.size, entry.mtime_ns):
             return False
@@ -190,15 +194,25 @@ class ManifestStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        os.makedirs(self._private, exist_ok=True)
-        descriptor = os.open(self._private / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        with self._threads, self._locked_file():
+            yield
+
+    @contextlib.contextmanager
+    def _locked_file(self) -> Iterator[None]:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            message = text(
-                "Another process has been writing the manifest of {folder} for {seconds:g} s.",
-                folder=self.folder,
-                seconds=_PATIENCE,
-            )
-            wait_for_lock(descriptor, InputError(message), _PATIENCE)
+            descriptor = os.open(self._lock_path, flags, 0o644)
+        except FileNotFoundError:
+            os.makedirs(self._private, exist_ok=True)
+            descriptor = os.open(self._lock_path, flags, 0o644)
+        try:
+            if not try_lock(descriptor):
+                message = text(
+                    "Another process has been writing the manifest of {folder} for {seconds:g} s.",
+                    folder=self.folder,
+                    seconds=_PATIENCE,
+                )
+                wait_for_lock(descriptor, InputError(message), _PATIENCE)
             yield
         finally:
             os.close(descriptor)

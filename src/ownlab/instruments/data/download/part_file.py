@@ -13,6 +13,7 @@ import os
 import struct
 import threading
 import zlib
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -50,7 +51,12 @@ class PartHeader(Struct, frozen=True):
 
 def parts_folder(folder: Path) -> Path:
     """Return where the parts of a target folder lie."""
-    return folder / RESERVED / "parts"
+    return Path(_parts_folder(folder))
+
+
+@cache
+def _parts_folder(folder: Path) -> str:
+    return str(folder / RESERVED / "parts")
 
 
 def find_parts(folder: Path) -> dict[str, PartHeader]:
@@ -69,8 +75,7 @@ class PartFile:
 
     def __init__(self, folder: Path, path: str) -> None:
         """Open (or create) the part of a path below the folder, and lock it. Raises TargetBusy."""
-        os.makedirs(parts_folder(folder), exist_ok=True)
-        stem = parts_folder(folder) / hashlib.sha256(path.encode()).hexdigest()[:24]
+        stem = os.path.join(_parts_folder(folder), hashlib.sha256(path.encode()).hexdigest()[:24])
         self.part_path, self._map_path = f"{stem}.part", f"{stem}.map"
         self._map = self._lock_map(path)
         self._appending = threading.Lock()
@@ -82,9 +87,7 @@ class PartFile:
 
     def _lock_map(self, path: str) -> int:
         while True:
-            descriptor = os.open(
-                self._map_path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
-            )
+            descriptor = _opened(self._map_path)
             if not try_lock(descriptor):
                 os.close(descriptor)
                 raise TargetBusy(
@@ -170,11 +173,17 @@ class PartFile:
 
     def move_to(self, target: Path, *, replace: bool) -> None:
         """Give the complete part its name. Without `replace`, FileExistsError if something has that name."""
-        os.makedirs(target.parent, exist_ok=True)
+        try:
+            self._move_to(target, replace=replace)
+        except FileNotFoundError:  # most files have a folder that exists
+            os.makedirs(target.parent, exist_ok=True)
+            self._move_to(target, replace=replace)
+
+    def _move_to(self, target: Path, *, replace: bool) -> None:
         if not replace:
             try:
                 os.link(self.part_path, target, follow_symlinks=False)
-            except FileExistsError:
+            except (FileExistsError, FileNotFoundError):
                 raise
             except OSError:  # a file system without hard links
                 if os.path.lexists(target):
@@ -192,6 +201,16 @@ class PartFile:
                     os.unlink(path)
         os.close(self.descriptor)
         os.close(self._map)
+
+
+def _opened(path: str) -> int:
+    """Open a map, which need not be there; nor need its folder."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o666)
 
 
 def _states(records: bytes, segments: Segments) -> tuple[dict[int, SegmentState], int]:

@@ -13,6 +13,7 @@ import msgspec
 
 from ownlab.errors import InputError, OwnlabError, UsageError
 from ownlab.instruments.data.data_sets import DataSetEntry, remember
+from ownlab.instruments.data.download import checksum_file
 from ownlab.instruments.data.download.connection import Client
 from ownlab.instruments.data.download.credentials import CredentialStore
 from ownlab.instruments.data.download.downloader import Downloader, Progress
@@ -37,6 +38,7 @@ class GetRequest(NamedTuple):
     exclude: tuple[str, ...] = ()
     name: str = ""  # of a single file
     checksum: str = ""  # of a single file: sha256=… or md5=…
+    checksums: str = ""  # a list as sha256sum and md5sum write it: its path or address
     force: bool = False
     options: TransferOptions = TransferOptions()
 
@@ -61,6 +63,9 @@ def get(
         context = Context(client, credentials, request.include, request.exclude, request.options.html, resources)
         try:
             collections = [resolve(source, context) for source in request.sources]
+            if request.checksums:
+                listed = checksum_file.read(request.checksums, client)
+                collections = checksum_file.with_checksums(collections, listed, request.checksums)
         finally:
             client.close()
         return _download(request, collections, credentials, progress)

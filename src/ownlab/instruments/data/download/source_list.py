@@ -22,7 +22,7 @@ def resolve(argument: str, context: Context) -> Collection:
     """Return the files of all sources of a list. Folders keep their names."""
     files: list[RemoteFile] = []
     for number, line, options in _entries(read_text(argument), argument):
-        if os.path.isfile(line):
+        if os.path.exists(line) and not os.path.isdir(line):
             raise UsageError(
                 text(
                     "Line {number} of {path} names a local file. A list contains addresses.",

@@ -59,7 +59,7 @@ def resolve(argument: str, context: Context) -> Collection:
     if endpoint and argument.startswith(f"{endpoint}/"):
         argument = "https://huggingface.co" + argument.removeprefix(endpoint)
     module = next((each.module for each in SOURCES.values() if re.match(each.pattern, argument, re.IGNORECASE)), "")
-    if not module and os.path.isfile(argument):
+    if not module and os.path.exists(argument) and not os.path.isdir(argument):
         module = f"{_HERE}.source_list"
     if module:
         found: Collection = importlib.import_module(module).resolve(argument, context)

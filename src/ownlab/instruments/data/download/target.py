@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import threading
 import time
 from pathlib import Path
@@ -123,7 +124,7 @@ class Target:
 def _same(place: Path, entry: ManifestFile) -> bool:
     """Whether a file whose time has changed (copied, touched) has the same content."""
     try:
-        return place.stat().st_size == entry.size and sha256_of(place) == entry.sha256
+        return place.is_file() and place.stat().st_size == entry.size and sha256_of(place) == entry.sha256
     except OSError:
         return False
 
@@ -132,7 +133,7 @@ def _adopt(place: Path, path: str, remote: RemoteFile) -> ManifestFile | None:
     """Return an entry for a file that came here in another way, if it agrees with an announced checksum."""
     try:
         status = place.stat()
-        if remote.size is not None and status.st_size != remote.size:
+        if not stat.S_ISREG(status.st_mode) or (remote.size is not None and status.st_size != remote.size):
             return None
         digests = Digests(remote, status.st_size)
         with open(place, "rb", buffering=0) as file:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from ownlab.instruments.data.inspection.records import Inspection
 from ownlab.render.console import labelled
+from ownlab.render.wide_text import cell_width
 from ownlab.text import facts, plural, text
 from ownlab.units import format_bytes
 
@@ -66,7 +67,7 @@ def _show_classes(inspection: Inspection, out: Console) -> None:
     out.print()
     most, least = classes[0].samples, classes[-1].samples
     labelled(out, "", Text(plural(len(classes), "One class", "{n:,} classes"), style="bold"), indent=0, width=0)
-    width = min(30, max(len(entry.name) for entry in classes[:_SHOWN]) + 2)
+    width = min(30, max(cell_width(entry.name) for entry in classes[:_SHOWN]) + 2)
     for entry in classes[:_SHOWN]:
         bar = "█" * max(1, round(_BAR * entry.samples / most))
         labelled(out, entry.name, text("{n:>9,}  {bar}", n=entry.samples, bar=bar), width=width)
@@ -83,7 +84,7 @@ def _show_problems(inspection: Inspection, out: Console) -> None:
         count = plural(inspection.broken_count, "One file is broken:", "{n:,} files are broken:")
         labelled(out, "", Text(count, style="red"), indent=0, width=0)
         for broken in inspection.broken[:_SHOWN]:
-            labelled(out, "", f"{broken.name}: {broken.reason}")
+            labelled(out, "", text("{name}: {reason}", name=broken.name, reason=broken.reason))
     if inspection.duplicate_count:
         count = plural(
             inspection.duplicate_count,

@@ -16,7 +16,7 @@ __all__ = ["pack"]
 @click.argument("path")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="OUT", help="The new folder.")
 @click.option("--shuffle/--no-shuffle", default=True, help="Shuffle all samples (default), or keep their order.")
-@click.option("--seed", type=int, default=0, metavar="N", help="Of the shuffle. Default: 0.")
+@click.option("--seed", type=int, default=0, metavar="N", help="Seed of the shuffle. Default: 0.")
 @click.option("--dedupe", is_flag=True, help="Leave out samples whose content is there already.")
 @click.option(
     "--resize", "side", type=click.IntRange(1), metavar="PIXELS", help="Make the shorter side of larger images so long."
@@ -29,12 +29,12 @@ __all__ = ["pack"]
     type=click.IntRange(0, 256),
     default=0,
     metavar="N",
-    help="Threads. Default: one for each core, up to 8.",
+    help="Threads that read. Default: 8; with --resize, --quality or --format one for each core, up to 8.",
 )
 @click.option("--path-column", metavar="NAME", help="The column of a table that names the files.")
 @click.option("--label-column", metavar="NAME", help="The column of a table that has the label.")
 @click.option("--split", metavar="NAME", help="The split of a Hugging Face data set.")
-@click.option("--only", metavar="FOLDER", help="Pack only this folder of PATH: one of train and val.")
+@click.option("--only", metavar="FOLDER", help="Pack only this folder of PATH, such as train or val.")
 @click.option(
     "--names", "encoding", default="", metavar="ENCODING", help="The encoding of an archive's names that are not UTF-8."
 )

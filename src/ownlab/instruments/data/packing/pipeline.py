@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ownlab.errors import UsageError
 from ownlab.instruments.data.archives.limits import Limits
 from ownlab.instruments.data.archives.member_stream import stream_request
+from ownlab.instruments.data.data_sets import DataSetEntry, remember
 from ownlab.instruments.data.guest_events import Progress, run_guest
 from ownlab.instruments.data.packing.records import Packed, Verified
 from ownlab.text import text
@@ -29,7 +30,7 @@ class PackRequest(NamedTuple):
     seed: int = 0
     dedupe: bool = False
     shard_bytes: int = _SHARD_BYTES
-    workers: int = 0  # 0: one for each core, up to 8
+    workers: int = 0  # 0: 8; with images that are changed one for each core, up to 8
     side: int | None = None  # of the shorter side of images that are made smaller
     quality: int | None = None
     format: str | None = None
@@ -51,7 +52,11 @@ def pack_data(
     path = _absolute(request.path)
     archive = stream_request(path, encoding, limits)
     fields = {**request._asdict(), "path": path, "out": os.path.abspath(request.out), "archive": archive}
-    return run_guest(python, "data.pack", fields, Packed, on_progress)
+    packed = run_guest(python, "data.pack", fields, Packed, on_progress)
+    # A tar and an index for each shard, and the manifest.
+    entry = DataSetEntry(str(fields["out"]), "packed", path, size=packed.bytes, files=2 * packed.shards + 1)
+    remember(entry)
+    return packed
 
 
 def verify_data(

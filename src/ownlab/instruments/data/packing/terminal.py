@@ -48,7 +48,7 @@ def show_packed(packed: Packed, out: Console) -> None:
     for note in _notes(packed):
         labelled(out, "", Text(note, style="yellow"), indent=0, width=0)
     for skipped in packed.skipped_names[:_NAMED]:
-        labelled(out, "", f"{skipped.name}: {skipped.reason}", width=0)
+        labelled(out, "", text("{name}: {reason}", name=skipped.name, reason=skipped.reason), width=0)
     code = f"ownlab.data.open({packed.folder!r}, shuffle=True)"
     labelled(out, "", text("Read it with {code}, or with WebDataset or DALI.", code=code), indent=0, width=0)
 

@@ -128,6 +128,8 @@ def _real(source: str) -> str:
     real = os.path.realpath(os.path.expanduser(source))
     if not os.path.exists(real):
         raise InputError(text("There is no {path}.", path=source))
+    if not os.path.isfile(real) and not os.path.isdir(real):
+        raise InputError(text("{path} is neither a file nor a folder.", path=source))
     return real
 
 

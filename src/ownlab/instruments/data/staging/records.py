@@ -38,7 +38,7 @@ class DataSetRow(Struct, frozen=True):
     """One data set of `ownlab data sets`."""
 
     path: str
-    kind: Literal["downloaded", "unpacked", "staged"]
+    kind: Literal["downloaded", "unpacked", "packed", "staged"]
     source: str
     size: int
     files: int

@@ -22,7 +22,7 @@ from ownlab.file_lock import try_lock
 from ownlab.instruments.data.staging.copying import CopiedFile
 from ownlab.instruments.data.staging.records import CopyRecord
 from ownlab.json_encoding import decode_json, encode_json
-from ownlab.text import text
+from ownlab.text import listing, text
 from ownlab.units import format_bytes
 
 __all__ = ["CopyFolder", "StageStore"]
@@ -67,7 +67,8 @@ class CopyFolder:
         for line in whole.splitlines():
             with contextlib.suppress(msgspec.DecodeError):
                 entry = decode_json(line, CopiedFile)
-                found[entry.path] = entry
+                if _is_inside(entry.path):
+                    found[entry.path] = entry
         return found
 
     def add(self, entry: CopiedFile) -> None:
@@ -169,7 +170,7 @@ class StageStore:
                 shutil.rmtree(doomed, ignore_errors=True)
 
     def _no_room(self, needed: int, busy: list[str]) -> InputError:
-        in_use = text(" Copies in use: {sources}.", sources=", ".join(busy)) if busy else ""
+        in_use = text(" Copies in use: {sources}.", sources=listing(busy, "{items}, {last}")) if busy else ""
         if self.limit is not None and needed > self.limit:
             return InputError(
                 text(
@@ -191,6 +192,11 @@ class StageStore:
                 "Make room, or name another disk: data.stage_folder in the configuration file, or OWNLAB_DATA_STAGE_FOLDER."
             ),
         )
+
+
+def _is_inside(path: bytes) -> bool:
+    """Whether a path of a list, which may be damaged, is below its folder."""
+    return b"\0" not in path and not path.startswith(b"/") and b".." not in path.split(b"/")
 
 
 def is_open(folder: Path) -> bool:

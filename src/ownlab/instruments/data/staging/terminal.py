@@ -15,17 +15,29 @@ from ownlab.units import format_bytes, format_seconds
 __all__ = ["show_data_sets"]
 
 
+_KINDS = {
+    "downloaded": text("downloaded"),
+    "unpacked": text("unpacked"),
+    "packed": text("packed"),
+    "staged": text("staged"),
+}
+_STATES = {"partial": text("partial"), "copying": text("copying"), "missing": text("missing")}
+
+
 def show_data_sets(listed: DataSetList, console: Console) -> None:
     """Print the list, the last used first."""
     if not listed.data_sets:
         console.print(Text(text("No data sets yet. Download one: ownlab data get SOURCE")))
         return
     table = Table(box=None, pad_edge=False)
-    for title in (text("path"), text("kind"), text("size"), text("files"), text("used"), text("source")):
-        table.add_column(title, justify="right" if title in ("size", "files") else "left", overflow="fold")
+    titles = (text("path"), text("kind"), text("size"), text("files"), text("used"), text("source"))
+    for title in titles:
+        table.add_column(title, justify="right" if title in titles[2:4] else "left", overflow="fold")
     now = time.time()
     for row in listed.data_sets:
-        kind = row.kind if row.state == "complete" else text("{kind}, {state}", kind=row.kind, state=row.state)
+        kind = _KINDS[row.kind]
+        if row.state != "complete":
+            kind = text("{kind}, {state}", kind=kind, state=_STATES[row.state])
         used = text("{time} ago", time=format_seconds(max(1.0, now - row.last_used)))
         cells = (row.path, kind, format_bytes(row.size), f"{row.files:,}", used, row.source)
         table.add_row(*map(Text, cells))

@@ -31,7 +31,7 @@ from ownlab.text import text
 
 __all__ = ["KIND", "read_torch"]
 
-_SOURCE = "pasted collect_env"
+_SOURCE = text("pasted {program}", program="collect_env")
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _OS = re.compile(r"(.*?)\s*\((x86_64|aarch64|arm64|AMD64|ppc64le|[\d.]+ 64-bit)\)\s*$")
 _KERNEL = re.compile(r"Linux-(.+?)-(?:x86_64|aarch64|ppc64le)-with|Linux-(.+?)(?:-with-\S+)?$")

@@ -16,7 +16,7 @@ from ownlab.text import text
 
 __all__ = ["cards_in_prose", "cards_in_warnings", "environment_of", "find_variables", "read_prose"]
 
-_SOURCE = "pasted text"
+_SOURCE = text("pasted text")
 _REACH = 8  # lines in which an answer is searched for: a warning may come between expression and answer
 _LINE_LENGTH = 2000
 
@@ -55,10 +55,12 @@ def read_prose(lines: Sequence[str]) -> Machine | None:
     torch = _torch(facts)
     return Machine(
         origin="pasted",
-        host=Host(secure_boot=Known(True, "pasted mokutil --sb-state")) if secure_boot else Host(),
+        host=Host(secure_boot=Known(True, text("pasted {program}", program="mokutil --sb-state")))
+        if secure_boot
+        else Host(),
         nvidia=Nvidia(
-            module_version=_known(facts.get("module"), "pasted /proc/driver/nvidia/version"),
-            library_version=_known(facts.get("library"), "pasted nvidia-smi"),
+            module_version=_known(facts.get("module"), text("pasted {program}", program="/proc/driver/nvidia/version")),
+            library_version=_known(facts.get("library"), text("pasted {program}", program="nvidia-smi")),
         ),
         interpreter=Interpreter(frameworks=Known((torch,), _SOURCE)) if torch else Interpreter(),
         environment=variables,
@@ -113,9 +115,12 @@ def _torch(facts: dict[str, str]) -> Framework | None:
     build: Fact[str] = build_of(version, _SOURCE) if version else NOT_READ
     built_with: Fact[str] = cuda_of(version, _SOURCE) if version else NOT_READ
     if cuda == "None" and not isinstance(build, Known):
-        build = Known("cpu", "pasted torch.version.cuda")
+        build = Known("cpu", text("pasted {program}", program="torch.version.cuda"))
     elif cuda and cuda != "None":
-        build, built_with = Known("cuda", "pasted torch.version.cuda"), Known(cuda, "pasted torch.version.cuda")
+        build, built_with = (
+            Known("cuda", text("pasted {program}", program="torch.version.cuda")),
+            Known(cuda, text("pasted {program}", program="torch.version.cuda")),
+        )
     return Framework(
         name="torch",
         version=_known(version, _SOURCE),
@@ -149,20 +154,20 @@ def cards_in_warnings(lines: Sequence[str]) -> tuple[Card, ...]:
             named.setdefault(found[1].strip(), found[2])
         elif refused := _INCOMPATIBLE.search(line[:_LINE_LENGTH]):
             named.setdefault(refused[1].strip(), f"{refused[2][:-1]}.{refused[2][-1]}")
-    source = "pasted warning of torch"
+    source = text("pasted warning of torch")
     return tuple(
         Card("nvidia", index, name=Known(name, source), compute_capability=Known(capability, source))
         for index, (name, capability) in enumerate(named.items())
     )
 
 
-_TEXT_SOURCE = "pasted text"
+_TEXT_SOURCE = text("pasted text")
 _PROSE_LENGTH = 2000
 _CARDS_AT_MOST = 3  # a text that mentions more compares them
 
 # --- cards that users mention -----------------------------------------------------------------------------------------
 
-# The name includes the series, so that other numbers are not mistaken for a card.
+# The name includes the series, so that other numbers are not mistaken for a card; AMD's A10-8700P is a processor.
 _CARD_NAME = re.compile(
     r"""(?<![A-Za-z0-9_/.-])(?P<maker>(?:NVIDIA[ ])?(?:GeForce[ ])?)(?P<name>
         (?:RTX|GTX)\s?(?:PRO\s?)?A?\d{3,4}(?:\s?(?:Ti|SUPER))*(?:\s?D)?(?:\sAda)?
@@ -171,7 +176,7 @@ _CARD_NAME = re.compile(
       | TITAN\s(?:RTX|Xp|X|V)
       | GT\s?\d{3,4}
       | (?:GB200|GB300|GH200|B100|B200|B300|H100|H200|H800|H20|A100|A800|A30|A40|A10G?|L40S?|L20|L4|V100|P100|P40|T4|K80)
-      )(?![A-Za-z0-9_.])(?=\D|$)""",
+      )(?![A-Za-z0-9_.])(?!-\d{4}[A-Z]?\b)(?=\D|$)""",
     re.VERBOSE | re.IGNORECASE,
 )
 _LETTERS = re.compile(r"^(RTX|GTX|GT)\s?(?=\w)", re.IGNORECASE)
@@ -202,7 +207,7 @@ def _spaced(name: str) -> str:
     return " ".join(_LETTERS.sub(lambda match: f"{match[1].upper()} ", name).split())
 
 
-_VARIABLES_SOURCE = "pasted environment variables"
+_VARIABLES_SOURCE = text("pasted environment variables")
 _VARIABLE_NAMES = (
     r"CUDA_[A-Z_]{3,40}|NVIDIA_[A-Z_]{3,40}|NCCL_[A-Z0-9_]{2,40}|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|"
     r"HSA_OVERRIDE_GFX_VERSION|ASCEND_[A-Z_]{3,40}|LD_LIBRARY_PATH|LD_PRELOAD|PYTORCH_[A-Z_]{3,40}|TORCH_CUDA_ARCH_LIST|TF_[A-Z_]{3,40}|"

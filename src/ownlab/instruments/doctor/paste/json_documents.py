@@ -62,11 +62,13 @@ def _extent_with(sign: re.Pattern[str]) -> Callable[[Sequence[str], int], int]:
 
 KINDS = (
     ReportKind(
-        "saved machine",
+        text("saved machine"),
         _OPENING,
         _extent_with(_OWNLAB),
         lambda lines: read_machine_json("\n".join(lines), _NAME),
         width=10**8,
     ),
-    ReportKind("AMD's JSON", _OPENING, _extent_with(_AMD), lambda lines: read_amd_json("\n".join(lines)), width=10**8),
+    ReportKind(
+        text("AMD's JSON"), _OPENING, _extent_with(_AMD), lambda lines: read_amd_json("\n".join(lines)), width=10**8
+    ),
 )

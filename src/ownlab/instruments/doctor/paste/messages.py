@@ -28,7 +28,7 @@ _ERROR = re.compile(
 # The subjects of a text. A text with neither a subject nor an error is not a case for the doctor.
 _TOPIC = re.compile(
     r"(?<![A-Za-z0-9_])(?:cuda\w*|cudnn\w*|cublas\w*|cuInit|lib(?:cu|nv)\w+|nvidia\S*|nvml|nvrm|xid|nvcc|nccl|gpus?|pytorch|torch\S*|tensorflow|jax\w*|"
-    r"rocm|hip|amdgpu|nouveau|npu\S*|ascend|mps|vllm|docker|dataloader|shm|numpy|ptx|gcc|gnu|flash\S{0,20}attention|cache blocks|"
+    r"rocm\w*|hip|amdgpu|kfd|nouveau|npu\S*|ascend|mps|vllm|docker|dataloader|shm|numpy|ptx|gcc|gnu|flash\S{0,20}attention|cache blocks|"
     r"(?:RTX|GTX|Tesla|Quadro) ?[A-Z]?\d+\w*)(?![A-Za-z0-9_])",
     re.IGNORECASE,
 )
@@ -127,8 +127,8 @@ def read_messages(blocks: Iterable[Block], *, smi_worked: int = -1) -> ProgramOu
     return ProgramOutput(
         messages=(
             *(Message(failure, "nvidia-smi") for failure in failures),
-            *(Message(message, "pasted text") for message in messages),
-            *(Message(line, "kernel log") for line in log),
+            *(Message(message, text("pasted text")) for message in messages),
+            *(Message(line, text("kernel log")) for line in log),
         ),
         kernel_log=tuple(log),
         smi_failure=failures[0] if failures else None,

@@ -16,7 +16,7 @@ from ownlab.text import text
 
 __all__ = ["GPU_LINE", "KIND", "LIST_KINDS", "read_gpu_list"]
 
-_SOURCE = "pasted nvidia-smi"
+_SOURCE = text("pasted {program}", program="nvidia-smi")
 _HEAD = r"\s*\|?\s*NVIDIA-SMI\s+\d{3}\.\d"
 _BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
 _CARD_ROW = r"\s*\|\s*\d{1,3}\s+\S[^|]{0,80}\|\s*" + _BUS
@@ -173,7 +173,7 @@ def _extent(lines: Sequence[str], start: int) -> int:
     return max(end, start + 1)
 
 
-KIND = ReportKind("nvidia-smi table", rf"{_HEAD}|{_CARD_ROW}", _extent, _read)
+KIND = ReportKind(text("nvidia-smi table"), rf"{_HEAD}|{_CARD_ROW}", _extent, _read)
 
 
 GPU_LINE = r"\s*GPU \d{1,3}(?:,\d{1,3})*: (?!Compute Capability)"
@@ -181,7 +181,7 @@ _LISTED_GPU = re.compile(r"\s*GPU (\d{1,3}(?:,\d{1,3})*): (.+?)\s*(?:\(UUID: ([^
 _CAPABILITY = re.compile(r"\s*GPU (\d{1,3}(?:,\d{1,3})*) Compute Capability: (\d{1,2}\.\d)")
 _LISTED_MIG = re.compile(r"\s*MIG (\S+)\s+Device\s+(\d{1,3}):\s*(?:\(UUID: ([^)]+)\))?")
 _LIST_LINE = re.compile(rf"{GPU_LINE}|\s*MIG \S+\s+Device\s+\d")
-_LIST_SOURCE = "pasted nvidia-smi -L"
+_LIST_SOURCE = text("pasted {program}", program="nvidia-smi -L")
 
 
 def read_gpu_list(lines: Sequence[str], source: str) -> tuple[Card, ...]:

@@ -155,12 +155,16 @@ def _read_show(lines: Sequence[str]) -> Machine | None:
 
 
 KINDS = (
-    ReportKind("list of packages", FREEZE, _freeze_extent, _read_freeze, several="each"),
+    ReportKind(text("list of packages"), FREEZE, _freeze_extent, _read_freeze, several="each"),
     ReportKind(
-        "list of packages", r"\s*(?:Package\s+Version\b|# Name\s+Version\b)", _list_extent, _read_list, several="each"
+        text("list of packages"),
+        r"\s*(?:Package\s+Version\b|# Name\s+Version\b)",
+        _list_extent,
+        _read_list,
+        several="each",
     ),
-    ReportKind("list of packages", _BARE_ROW, _rows_extent, _read_list, several="each"),
-    ReportKind("list of packages", r"Name: \S+$", _show_extent, _read_show, several="each"),
+    ReportKind(text("list of packages"), _BARE_ROW, _rows_extent, _read_list, several="each"),
+    ReportKind(text("list of packages"), r"Name: \S+$", _show_extent, _read_show, several="each"),
 )
 
 

@@ -21,7 +21,7 @@ from ownlab.instruments.doctor.records import Case, Message
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Card, Host, Machine, Nvidia
 from ownlab.paste import clean, decode, read_file
-from ownlab.text import text
+from ownlab.text import in_english, text
 
 __all__ = ["merge", "read_file", "read_paste"]
 
@@ -44,7 +44,7 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
         raise NotRecognised(text("{name} is empty.", name=name), hint=_UNDERSTOOD)
     machine = json_documents.read_machine_json(content, name) if content.rstrip().endswith("}") else None
     if machine is not None:
-        return msgspec.structs.replace(case_of(machine), recognised=("saved machine",))
+        return msgspec.structs.replace(case_of(machine), recognised=(text("saved machine"),))
     lines = clean(content)
     sections, rest = split(lines.bare, KINDS)
     reports = read_reports(sections)
@@ -61,7 +61,7 @@ def read_paste(data: bytes | str, *, name: str = "pasted text") -> Case:
             "{report} ({count:,} lines in the middle are left out)", report=recognised[-1], count=lines.left_out
         )
     on_topic = bool(recognised) or mentioned is not None or output.relevant
-    case = _case(parts, recognised or ["words about accelerators"], output, blocks)
+    case = _case(parts, recognised or [text("words about accelerators")], output, blocks)
     # A single line without a word about accelerators ("Number of platforms 0") counts if a rule knows it.
     if not on_topic and not diagnose(case).findings:
         raise NotRecognised(
@@ -82,11 +82,13 @@ def _machine_of(output: ProgramOutput) -> Machine | None:
         return None
     machine = Machine(origin="pasted")
     if output.kernel_log:
-        machine = msgspec.structs.replace(machine, host=Host(kernel_log=Known(output.kernel_log, "pasted kernel log")))
+        machine = msgspec.structs.replace(
+            machine, host=Host(kernel_log=Known(output.kernel_log, text("pasted kernel log")))
+        )
     if output.smi_failure is not None:
         machine = msgspec.structs.replace(machine, nvidia=Nvidia(smi=Unknown(output.smi_failure)))
-        if output.smi_failure.startswith("No devices were found"):
-            machine = msgspec.structs.replace(machine, cards=Known((), "pasted nvidia-smi"))
+        if in_english(output.smi_failure).startswith("No devices were found"):
+            machine = msgspec.structs.replace(machine, cards=Known((), text("pasted {program}", program="nvidia-smi")))
     return machine
 
 

@@ -20,7 +20,7 @@ _UNIX = re.compile(
     r"(?<![\w.])/(?:usr|home|opt|etc|dev|lib|lib64|var|proc|root|tmp|mnt|data|workspace)/|\.so(?:\.\d+)*\b"
 )
 _WSL = re.compile(
-    r"\d-microsoft-standard(?:-WSL2)?\b|WSL environment detected|(?<![=:\w])/usr/lib/wsl/lib/lib|\bdxgk?:"
+    r"\d-microsoft-standard(?:-WSL2)?\b|WSL environment detected|(?<![=:\w])/usr/lib/wsl/lib/lib|\bdxgk?:|\bWSL (?:version: *)?\d+\.\d+\.\d+|\(wsl ?2\)"
 )
 
 

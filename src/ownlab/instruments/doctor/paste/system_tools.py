@@ -9,6 +9,7 @@ from ownlab.instruments.doctor.paste.merge import knows_something
 from ownlab.instruments.doctor.paste.sections import ReportKind, end_of_run
 from ownlab.machine.facts import NOT_READ, Known
 from ownlab.machine.records import Cpu, Framework, Host, Interpreter, Machine, PciDevice, Toolkits
+from ownlab.text import text
 
 __all__ = ["KINDS", "LSCPU_KIND", "LSCPU_LINE", "hypervisor_of", "read_cpu"]
 
@@ -26,7 +27,10 @@ def _read_nvcc(lines: Sequence[str]) -> Machine | None:
     release = next((match for line in lines if (match := _RELEASE.search(line))), None)
     if release is None:
         return None
-    return Machine(origin="pasted", toolkits=Toolkits(nvcc=Known(release[2] or release[1], "pasted nvcc --version")))
+    return Machine(
+        origin="pasted",
+        toolkits=Toolkits(nvcc=Known(release[2] or release[1], text("pasted {program}", program="nvcc --version"))),
+    )
 
 
 # --- lspci -k ---------------------------------------------------------------------------------------------------------
@@ -57,7 +61,11 @@ def _read_pci(lines: Sequence[str]) -> Machine | None:
                 devices.append(latest)
         elif latest is not None and (driver := _DRIVER.match(line)):
             devices[-1] = PciDevice(latest.bus_id, latest.vendor, latest.device, latest.kind, driver[1])
-    return Machine(origin="pasted", host=Host(pci=Known(tuple(devices), "pasted lspci"))) if devices else None
+    return (
+        Machine(origin="pasted", host=Host(pci=Known(tuple(devices), text("pasted {program}", program="lspci"))))
+        if devices
+        else None
+    )
 
 
 def _device(line: str) -> PciDevice | None:
@@ -74,7 +82,7 @@ def _device(line: str) -> PciDevice | None:
 # --- torch.__config__.show() ------------------------------------------------------------------------------------------
 
 _BUILT = r"(?:.{0,200}\s)?PyTorch built with:\s*$"
-_BUILT_SOURCE = "pasted torch.__config__.show()"
+_BUILT_SOURCE = text("pasted {program}", program="torch.__config__.show()")
 
 
 def _built_extent(lines: Sequence[str], start: int) -> int:
@@ -184,7 +192,7 @@ def _extent(lines: Sequence[str], start: int) -> int:
 
 
 def _read(lines: Sequence[str]) -> Machine | None:
-    source = "pasted lscpu"
+    source = text("pasted {program}", program="lscpu")
     hypervisor = hypervisor_of(lines)
     host = Host(virtualisation=Known(hypervisor, source) if hypervisor else NOT_READ, cpu=read_cpu(lines, source))
     return Machine(origin="pasted", host=host) if knows_something(host) else None

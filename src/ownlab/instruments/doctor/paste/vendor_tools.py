@@ -12,9 +12,12 @@ from ownlab.machine.nvidia import nvidia_smi
 from ownlab.machine.records import Amd, Card, Machine
 from ownlab.machine.vendors.amd_tools import parse_amd_smi, parse_amd_versions, parse_rocm_smi, parse_rocminfo
 from ownlab.machine.vendors.ascend import parse_npu_smi
+from ownlab.text import text
 
 __all__ = ["OTHERS", "XML_KIND", "read_amd_json"]
 
+_FROM_AMD_SMI = text("pasted {program}", program="amd-smi")
+_FROM_ROCM_SMI = text("pasted {program}", program="rocm-smi")
 _MOST = 5_000_000  # characters in one report: 16 cards with all their processes have half a million
 _TABLE = re.compile(r"\s*[|+]")
 
@@ -38,7 +41,7 @@ def _xml_extent(lines: Sequence[str], start: int) -> int:
 
 
 def _read_xml(lines: Sequence[str]) -> Machine | None:
-    source = "pasted nvidia-smi -q -x"
+    source = text("pasted {program}", program="nvidia-smi -q -x")
     try:
         nvidia, cards = nvidia_smi.parse("\n".join(lines)[:_MOST], source=source)
     except NotRecognised:  # the XML of another program, or only its head
@@ -59,14 +62,14 @@ def _table_extent(lines: Sequence[str], start: int) -> int:
 
 
 def _read_npu(lines: Sequence[str]) -> Machine | None:
-    source = "pasted npu-smi info"
+    source = text("pasted {program}", program="npu-smi info")
     ascend, cards = parse_npu_smi("\n".join(lines)[:_MOST], source=source)
     return Machine(origin="pasted", ascend=ascend, cards=Known(cards, source)) if cards else None
 
 
 def _read_xpu(lines: Sequence[str]) -> Machine | None:
     """Read `xpu-smi discovery`: the number of a device in the first column, its facts in the second."""
-    source = "pasted xpu-smi discovery"
+    source = text("pasted {program}", program="xpu-smi discovery")
     devices: list[dict[str, str]] = []
     for line in lines:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -103,10 +106,11 @@ def _amd_reader(parse: Callable[[str], tuple[Card, ...]], source: str) -> Callab
     return read
 
 
-def read_amd_json(text: str) -> Machine | None:
+def read_amd_json(document: str) -> Machine | None:
     """Read `rocm-smi --json` or `amd-smi … --json`."""
-    rocm = _amd_reader(parse_rocm_smi, "pasted rocm-smi")([text]) if re.search(r'"card\d+"\s*:', text[:2000]) else None
-    return rocm or (_amd_reader(parse_amd_smi, "pasted amd-smi")([text]) if '"gpu"' in text[:2000] else None)
+    begin = document[:2000]
+    rocm = _amd_reader(parse_rocm_smi, _FROM_ROCM_SMI)([document]) if re.search(r'"card\d+"\s*:', begin) else None
+    return rocm or (_amd_reader(parse_amd_smi, _FROM_AMD_SMI)([document]) if '"gpu"' in begin else None)
 
 
 _ROCM_SMI = re.compile(r"=|-|\s|GPU\[|GPU |\d+ |Device |Driver version|ERROR|WARNING|Expected|WARN|PID |PIDs|No KFD")
@@ -130,15 +134,24 @@ def _rocminfo_extent(lines: Sequence[str], start: int) -> int:
 OTHERS = (
     ReportKind("npu-smi info", r"\s*\|\s*(?:npu-smi\s+[\d.]|NPU\s+Name\s)", _table_extent, _read_npu),
     ReportKind("xpu-smi discovery", r"\s*\|\s*Device ID\s*\|\s*Device Information", _table_extent, _read_xpu),
-    ReportKind("amd-smi", r"\s*\|\s*AMD-SMI \d", _table_extent, _amd_reader(parse_amd_smi, "pasted amd-smi")),
     ReportKind(
-        "amd-smi", r"GPU: \d+\s*$", _amd_smi_extent, _amd_reader(parse_amd_smi, "pasted amd-smi"), several="each"
+        "amd-smi",
+        r"\s*\|\s*AMD-SMI \d",
+        _table_extent,
+        _amd_reader(parse_amd_smi, _FROM_AMD_SMI),
+    ),
+    ReportKind(
+        "amd-smi",
+        r"GPU: \d+\s*$",
+        _amd_smi_extent,
+        _amd_reader(parse_amd_smi, _FROM_AMD_SMI),
+        several="each",
     ),
     ReportKind(
         "rocm-smi",
         r"\s*=+ ?(?:ROCm System Management Interface|Concise Info)|GPU\[\d+\]\s*:",
         _rocm_smi_extent,
-        _amd_reader(parse_rocm_smi, "pasted rocm-smi"),
+        _amd_reader(parse_rocm_smi, _FROM_ROCM_SMI),
         several="pieces",
         again=r"\s*=+ ?ROCm System Management Interface",
     ),
@@ -146,6 +159,6 @@ OTHERS = (
         "rocminfo",
         r"ROCk module|HSA System Attributes|HSA Agents\s*$|Agent \d+\s*$",
         _rocminfo_extent,
-        _amd_reader(parse_rocminfo, "pasted rocminfo"),
+        _amd_reader(parse_rocminfo, text("pasted {program}", program="rocminfo")),
     ),
 )

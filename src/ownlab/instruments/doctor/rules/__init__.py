@@ -12,6 +12,7 @@ because of it.
   cuda_toolkit, package_builds and package_sets (what does not belong together), extension_builds, card_features,
   launch_failures, library_errors, distributed, program_backends (programs without their GPU part), program_errors (errors of a program),
   package_tools (pip, conda, apt, installers), harmless_notices, last_resort (what no other rule knows).
+- `cluster/`: access, nodes, agreement: a Slurm cluster (`ownlab doctor --cluster`).
 - `environment/`: containers, container_engines, graphics_libraries, wsl, wsl_libraries, host_resources (CPU, memory, disks).
 """
 
@@ -21,6 +22,7 @@ import difflib
 
 from ownlab.errors import UsageError
 from ownlab.instruments.doctor.rule import Rule
+from ownlab.instruments.doctor.rules.cluster import CLUSTER_RULES
 from ownlab.instruments.doctor.rules.devices.amd import AmdCardFault, RocmAtomics, RocmLibraries, RocmWsl
 from ownlab.instruments.doctor.rules.devices.card_faults import CardFault
 from ownlab.instruments.doctor.rules.devices.card_health import (
@@ -162,7 +164,7 @@ from ownlab.instruments.doctor.rules.software.framework_builds import (
 from ownlab.instruments.doctor.rules.software.framework_import import FrameworkImportFailed
 from ownlab.instruments.doctor.rules.software.framework_versions import FrameworkVersion
 from ownlab.instruments.doctor.rules.software.harmless_notices import HarmlessNotice
-from ownlab.instruments.doctor.rules.software.last_resort import CudaErrorName, KnownComponent
+from ownlab.instruments.doctor.rules.software.last_resort import CudaErrorName, KnownComponent, SeveralCauses
 from ownlab.instruments.doctor.rules.software.launch_failures import DriverReset, IllegalMemoryAccess
 from ownlab.instruments.doctor.rules.software.launchers import LauncherSetup
 from ownlab.instruments.doctor.rules.software.library_errors import (
@@ -375,7 +377,9 @@ RULES: tuple[type[Rule], ...] = (
     CudaErrorName,
     TorchSeesNoGpu,
     NoAccelerator,
+    SeveralCauses,
     KnownComponent,
+    *CLUSTER_RULES,
 )
 
 

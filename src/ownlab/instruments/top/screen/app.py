@@ -47,15 +47,15 @@ class MainScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(keys, f"app.{action}", label, show=bool(label), key_display=display, priority=True)
         for keys, action, label, display in (
-            ("q", "quit", "quit", None),
-            ("question_mark,h", "help", "help", "?"),
-            ("z,enter", "zoom", "zoom", "z"),
-            ("e", "explain", "explain", None),
-            ("s", "sort", "sort", None),
+            ("q", "quit", text("quit"), None),
+            ("question_mark,h", "help", text("help"), "?"),
+            ("z,enter", "zoom", text("zoom"), "z"),
+            ("e", "explain", text("explain"), None),
+            ("s", "sort", text("sort"), None),
             ("r", "reverse", "", None),
-            ("slash", "filter", "filter", "/"),
-            ("p,space", "pause", "pause", "p"),
-            ("k", "signal", "signal", None),
+            ("slash", "filter", text("filter"), "/"),
+            ("p,space", "pause", text("pause"), "p"),
+            ("k", "signal", text("signal"), None),
             ("escape", "reset_view", "", None),
             ("up", "row(-1)", "", None),
             ("down", "row(1)", "", None),

@@ -16,6 +16,7 @@ from ownlab.instruments.top.formatting import DETAILS, MEASURES, ProcessRow, car
 from ownlab.instruments.top.records import CardSample, Verdict
 from ownlab.instruments.top.screen.signals import SIGNALS
 from ownlab.instruments.top.screen.widgets import clean
+from ownlab.render.wide_text import align_left
 from ownlab.text import text
 from ownlab.units import format_seconds
 
@@ -39,7 +40,7 @@ class TextDialog(ModalScreen[None]):
     """A text to read; any of these keys closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter,question_mark,h,e,space,ctrl+c", "dismiss", "close", priority=True),
+        Binding("escape,q,enter,question_mark,h,e,space,ctrl+c", "dismiss", text("close"), priority=True),
         Binding("up,k", "scroll(-1)", show=False),
         Binding("down,j", "scroll(1)", show=False),
     ]
@@ -64,7 +65,7 @@ class TextDialog(ModalScreen[None]):
 class FilterDialog(ModalScreen[str | None]):
     """Asks for words to filter by; None: cancelled."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "dismiss(None)", "leave", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "dismiss(None)", text("leave"), priority=True)]
 
     def __init__(self, before: str) -> None:
         super().__init__()
@@ -89,9 +90,9 @@ class SignalDialog(ModalScreen[int | None]):
     """Asks for a signal, then for confirmation; None: cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n,q,ctrl+c", "dismiss(None)", "no", priority=True),
+        Binding("escape,n,q,ctrl+c", "dismiss(None)", text("no"), priority=True),
         *(Binding(str(number + 1), f"select({number})", show=False, priority=True) for number in range(len(SIGNALS))),
-        Binding("y", "confirm", "yes", priority=True),
+        Binding("y", "confirm", text("yes"), priority=True),
     ]
 
     def __init__(self, row: ProcessRow) -> None:
@@ -142,10 +143,10 @@ class SignalDialog(ModalScreen[int | None]):
 
 def help_page() -> Content:
     """Return the keys, and the meaning of the measures."""
-    lines = [Content.assemble((f"{keys:<10}", "bold"), action) for keys, action in _KEYS]
+    lines = [Content.assemble((align_left(keys, 10), "bold"), action) for keys, action in _KEYS]
     lines.append(Content(""))
     measures = (*MEASURES, *DETAILS)
-    lines += [Content.assemble((f"{measure.name:<10}", "bold"), measure.meaning) for measure in measures]
+    lines += [Content.assemble((align_left(measure.name, 10), "bold"), measure.meaning) for measure in measures]
     lines += [
         Content(""),
         Content(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 import time
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +12,12 @@ from textual.widget import Widget
 from ownlab.instruments.top.formatting import (
     ACTIVITY,
     BUSY,
+    CLOCK,
     DETAILS,
     MEASURES,
     MEASURES_OF_GPM,
+    MEMORY,
+    POWER,
     Measure,
     ProcessRow,
     card_name,
@@ -29,6 +31,7 @@ from ownlab.instruments.top.formatting import (
 from ownlab.instruments.top.nvml_child import PENDING
 from ownlab.instruments.top.records import CardSample, HostSample, Verdict
 from ownlab.instruments.top.screen.model import View
+from ownlab.render.wide_text import align_left, align_right, cell_width, shorten, wrap_lines
 from ownlab.text import text
 from ownlab.units import GIB
 
@@ -103,11 +106,20 @@ def _column(value: float | None, height: int, glyphs: Glyphs) -> str:
 # Other users' processes may have any name: control characters are replaced.
 _CONTROL_CHARACTERS = dict.fromkeys((*range(32), *range(127, 160)), "�")
 _LABEL = 8
-_VALUE = 19  # "80.4 GiB of 141 GiB"
+_VALUE = cell_width(text("{used} of {total}", used="80.4 GiB", total="141 GiB"))  # the longest value
 _DIM = "dim"
 _SELECTED = "reverse"
 # The columns of the compact table of cards: title and width. The name gets the rest of the line.
-_COLUMNS = (("busy %", 6), ("SM %", 5), ("tensor %", 8), ("DRAM %", 6), ("used GiB", 8), ("of", 4), ("W", 4), ("°C", 3))
+_COLUMNS = (
+    (text("busy %"), 6),
+    (text("SM %"), 5),
+    (text("tensor %"), 8),
+    (text("DRAM %"), 6),
+    (text("used GiB"), 8),
+    (text("of"), 4),
+    ("W", 4),
+    ("°C", 3),
+)
 # A narrower bar is useless.
 _NARROWEST_BAR = 6
 
@@ -115,11 +127,6 @@ _NARROWEST_BAR = 6
 def clean(content: str) -> str:
     """Replace control characters in a string from outside."""
     return content.translate(_CONTROL_CHARACTERS)
-
-
-def shorten(content: str, room: int) -> str:
-    """Truncate with an ellipsis."""
-    return content if len(content) <= room else content[: max(0, room - 1)] + "…"
 
 
 def styled(content: str, style: str = "") -> Content:
@@ -171,8 +178,8 @@ class TitleBar(ViewWidget):
             text("only “{filter}”", filter=view.filter) if view.filter else "",
         ]
         right = "  ".join(state for state in (*states, at) if state)
-        left = shorten(self.heading, max(0, width - len(right) - 2))
-        return [styled((left.ljust(width - len(right)) + right)[:width], "bold reverse")]
+        left = shorten(self.heading, max(0, width - cell_width(right) - 2))
+        return [styled(shorten(align_left(left, width - cell_width(right)) + right, width), "bold reverse")]
 
 
 class CardPanels(AutoHeightWidget):
@@ -235,8 +242,10 @@ class CardPanels(AutoHeightWidget):
     def name_line(self, card: CardSample, width: int) -> Content:
         selected = len(self.view.cards) > 1 and card is self.view.card
         name = shorten(f"{'>' if selected else ' '}{clean(card_name(card))}", width)
-        state = shorten(text("lost") if card.lost else card_state(card), max(0, width - len(name) - 2))
-        return styled(name, "bold reverse" if selected else "bold") + styled(state.rjust(width - len(name)), _DIM)
+        state = shorten(text("lost") if card.lost else card_state(card), max(0, width - cell_width(name) - 2))
+        return styled(name, "bold reverse" if selected else "bold") + styled(
+            align_right(state, width - cell_width(name)), _DIM
+        )
 
     def measure_lines(self, card: CardSample, measure: Measure, width: int, height: int) -> list[Content]:
         colour = measure_colour(measure)
@@ -261,8 +270,8 @@ class CardPanels(AutoHeightWidget):
         most = max(1, (room - 1) // 2)
         first = max(0, min(self.view.selected_card - most // 2, len(cards) - most))
         named = max(12, width - sum(column + 2 for _, column in _COLUMNS))
-        range_text = f" {first + 1}–{first + most} / {len(cards)}" if most < len(cards) else " card"
-        head = range_text.ljust(named) + "".join(f"  {title:>{column}}" for title, column in _COLUMNS)
+        range_text = f" {first + 1}–{first + most} / {len(cards)}" if most < len(cards) else " " + text("card")
+        head = align_left(range_text, named) + "".join(f"  {align_right(title, column)}" for title, column in _COLUMNS)
         lines = [styled(shorten(head, width), _DIM)]
         for card in cards[first : first + most]:
             lines += [self.table_line(card, width, named), *self.verdict_lines(card, width, advice=False)]
@@ -270,7 +279,7 @@ class CardPanels(AutoHeightWidget):
 
     def table_line(self, card: CardSample, width: int, named: int) -> Content:
         selected = card is self.view.card
-        name = shorten(f"{'>' if selected else ' '}{clean(card_name(card, short=True))}", named).ljust(named)
+        name = align_left(shorten(f"{'>' if selected else ' '}{clean(card_name(card, short=True))}", named), named)
         cells = [measure.format(card).removesuffix(" %") for measure in (BUSY, *ACTIVITY)]
         cells += [
             _format_gib(card.memory_used),
@@ -279,7 +288,7 @@ class CardPanels(AutoHeightWidget):
             _format_number(card.temperature),
         ]
         values = "".join(f"  {cell or '–':>{column}}" for cell, (_, column) in zip(cells, _COLUMNS, strict=True))
-        return styled(name, "bold reverse" if selected else "bold") + styled(shorten(values, width - len(name)))
+        return styled(name, "bold reverse" if selected else "bold") + styled(shorten(values, width - cell_width(name)))
 
 
 class HostPanel(AutoHeightWidget):
@@ -294,10 +303,11 @@ class HostPanel(AutoHeightWidget):
             return [styled(" " + text("host  unknown"), _DIM)]
         past = [sample.host for sample in self.view.history]
         memory = [percentage(before.memory_used, before.memory) for before in past]
+        heading = text("host")
         return [
-            styled(" host  ", "bold") + styled(shorten(format_host_state(host), width - 7)),
-            self.bar(width, "CPU", _format_cpu(host), [before.cpu for before in past]),
-            self.bar(width, "RAM", format_host_memory(host), memory),
+            styled(f" {heading}  ", "bold") + styled(shorten(format_host_state(host), width - cell_width(heading) - 3)),
+            self.bar(width, text("CPU"), _format_cpu(host), [before.cpu for before in past]),
+            self.bar(width, text("RAM"), format_host_memory(host), memory),
             styled(shorten(f"  {format_host_rates(host)}", width)),
         ]
 
@@ -309,7 +319,15 @@ class HostPanel(AutoHeightWidget):
 class ProcessTable(ViewWidget):
     """The processes on the cards and those of the lab."""
 
-    COLUMNS = (("PID", 8), ("card", 5), ("GPU mem", 9), ("GPU", 6), ("CPU", 6), ("RAM", 9))
+    # The name of the order of `SORT_KEYS`, the title and the width.
+    COLUMNS = (
+        ("PID", text("PID"), 8),
+        ("card", text("card"), 5),
+        ("GPU memory", text("GPU mem"), 9),
+        ("GPU", text("GPU"), 6),
+        ("CPU", text("CPU"), 6),
+        ("RAM", text("RAM"), 9),
+    )
 
     def lines(self, width: int) -> list[Content]:
         rows = self.view.rows()
@@ -333,27 +351,26 @@ class ProcessTable(ViewWidget):
     def heading(self, width: int, first: int, height: int, count: int) -> Content:
         mark = "▲" if self.view.reverse else "▼"
         titles = []
-        for title, room in self.COLUMNS:
-            by = {"GPU mem": "GPU memory"}.get(title, title)
-            titles.append(f"{title}{mark}".rjust(room) if by == self.view.sort else title.rjust(room))
+        for by, title, room in self.COLUMNS:
+            titles.append(align_right(f"{title}{mark}" if by == self.view.sort else title, room))
         rows = f" {first + 1}–{min(count, first + height)} / {count}" if count > height else ""
-        line = " ".join(titles) + "  owner, command" + rows
-        return styled(shorten(line, width).ljust(width), "bold underline")
+        line = f"{' '.join(titles)}  {text('owner, command')}{rows}"
+        return styled(align_left(shorten(line, width), width), "bold underline")
 
     def row_line(self, row: ProcessRow, width: int, selected: bool) -> Content:
         values = " ".join(
-            shorten(cell, room).rjust(room) for cell, (_, room) in zip(row.cells, self.COLUMNS, strict=True)
+            align_right(shorten(cell, room), room) for cell, (*_, room) in zip(row.cells, self.COLUMNS, strict=True)
         )
         names = "  ".join(part for part in (clean(row.owner), clean(row.command)) if part)
-        line = f"{values}  {shorten(names, max(0, width - len(values) - 2))}"
-        return styled(line.ljust(width)[:width], _SELECTED if selected else "")
+        line = f"{values}  {shorten(names, max(0, width - cell_width(values) - 2))}"
+        return styled(align_left(shorten(line, width), width), _SELECTED if selected else "")
 
 
 def measure_colour(measure: Measure) -> str:
     """Return one colour for busy, one for activity, one for memory, power and clock."""
-    if measure.name == "busy":
+    if measure is BUSY:
         return "ansi_cyan"
-    return "ansi_magenta" if measure.name in ("memory", "power", "clock") else "ansi_green"
+    return "ansi_magenta" if measure in (MEMORY, POWER, CLOCK) else "ansi_green"
 
 
 def bar_width(width: int) -> int:
@@ -373,7 +390,11 @@ def bar_line(
     """Return name, bar, value and the first line of the graph."""
     filled, empty = bar(value, bar_width(width), glyphs)
     return Content.assemble(
-        f"  {name:<{_LABEL}}", (filled, colour), (empty, _DIM), f" {formatted:>{_VALUE}}  ", (drawn, colour)
+        f"  {align_left(name, _LABEL)}",
+        (filled, colour),
+        (empty, _DIM),
+        f" {align_right(formatted, _VALUE)}  ",
+        (drawn, colour),
     )
 
 
@@ -415,11 +436,4 @@ def _format_number(value: float | None) -> str:
 def wrap(content: str, width: int, most: int) -> list[str]:
     """Wrap into at most `most` lines, all indented like the first."""
     indent = " " * (len(content) - len(content.lstrip(" ")))
-    return textwrap.wrap(
-        content.strip(),
-        max(20, width),
-        max_lines=most,
-        placeholder=" …",
-        initial_indent=indent,
-        subsequent_indent=indent,
-    ) or [""]
+    return [indent + line for line in wrap_lines(content.strip(), max(20, width) - len(indent), most)]

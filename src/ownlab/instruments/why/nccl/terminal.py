@@ -8,6 +8,7 @@ from rich.text import Text
 from ownlab.instruments.why.nccl.explanation import transport_name
 from ownlab.instruments.why.nccl.records import Communicator, Connection, Machine, NcclLog
 from ownlab.render.console import labelled
+from ownlab.render.wide_text import cell_width
 from ownlab.text import facts, listing, plural, text
 
 __all__ = ["show_connections"]
@@ -25,7 +26,7 @@ def show_connections(log: NcclLog, out: Console) -> None:
     if described:
         out.print()
     for name, said in described[:_MOST_MACHINES]:
-        labelled(out, name or text("machine"), said, width=max(_LABEL_WIDTH, len(name) + 2))
+        labelled(out, name or text("machine"), said, width=max(_LABEL_WIDTH, cell_width(name) + 2))
     shown = [group for group in log.communicators if group.connections]
     for group in shown[:_MOST_COMMUNICATORS]:
         out.print()

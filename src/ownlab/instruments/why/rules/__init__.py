@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from ownlab.instruments.why.rule import Rule
+from ownlab.instruments.why.rules.card_state import SharedCard, Throttled
+from ownlab.instruments.why.rules.compilation import GraphBreaks, Recompilation
 from ownlab.instruments.why.rules.data_loading import FewWorkers, ManyWorkers, NoWorkers, WorkersRestarted
 from ownlab.instruments.why.rules.device_waits import BlockingCopies, Synchronisation
+from ownlab.instruments.why.rules.gpu_kernels import ConvolutionChoice, FullPrecision, Layout, UnfusedAttention
+from ownlab.instruments.why.rules.gpu_launches import LaunchBound, SmallBatch, UnfusedOptimizer
 from ownlab.instruments.why.rules.interruptions import (
     CacheEmptied,
     FrequentCheckpoints,
@@ -42,6 +46,17 @@ RULES: tuple[type[Rule], ...] = (
     CacheEmptied,
     Synchronisation,
     BlockingCopies,
+    Recompilation,
+    UnfusedOptimizer,
+    SmallBatch,
+    LaunchBound,
+    GraphBreaks,
+    FullPrecision,
+    Layout,
+    UnfusedAttention,
+    ConvolutionChoice,
+    Throttled,
+    SharedCard,
     Straggler,
     AccumulationWithoutNoSync,
     ReplicatedModel,

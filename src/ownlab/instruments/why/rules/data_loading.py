@@ -207,5 +207,5 @@ class WorkersRestarted(Rule):
             advice=[text("Set persistent_workers=True in the DataLoader.")],
             where=loader.where,
             change=case.code.with_arguments(loader.where, "DataLoader", {"persistent_workers": "True"}),
-            after=model.band(model.step_ms - model.restart_ms),
+            after=model.band(model.without_host(model.restart_ms)),
         )

@@ -1,15 +1,20 @@
-"""Rules about a device beside the host, seen from the host alone: synchronisation and copies. Not yet measured on a GPU."""
+"""Rules about the host and the GPU waiting for each other: synchronisation and copies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from ownlab.instruments.why.formatting import format_ms, format_place
-from ownlab.instruments.why.records import Call, Finding
+from ownlab.instruments.why.gpu.records import SyncLine
+from ownlab.instruments.why.gpu.rooflines import CardRates
+from ownlab.instruments.why.records import Call, Finding, Place
 from ownlab.instruments.why.rule import LOWEST_SHARE, Case, Rule
+from ownlab.instruments.why.rules.metric_names import is_metric
+from ownlab.instruments.why.step_model import StepModel
 from ownlab.text import text
+from ownlab.units import format_bytes
 
-__all__ = ["BlockingCopies", "Synchronisation"]
+__all__ = ["BlockingCopies", "Synchronisation", "synchronising_functions"]
 
 
 def _calls_evidence(calls: Iterable[Call], steps: int) -> list[str]:
@@ -25,61 +30,133 @@ def _calls_evidence(calls: Iterable[Call], steps: int) -> list[str]:
     ]
 
 
+def _lines_of_window(model: StepModel) -> list[SyncLine]:
+    """Lines that wait, most often first, as torch's debug mode has named them. Copies are another rule's."""
+    evidence = model.process.gpu
+    if evidence is None or not evidence.sync_steps:
+        return []
+    copies = {(call.where.file, call.where.line) for call in model.calls("copy") if call.where is not None}
+    lines = [line for line in evidence.syncs if line.where is None or (line.where.file, line.where.line) not in copies]
+    return sorted(lines, key=lambda line: -line.count)
+
+
+def synchronising_functions(model: StepModel) -> set[tuple[str, str]]:
+    """The functions with a line that waits for the GPU in most steps: what runs there is called to get values of it."""
+    steps = len(model.process.steps)
+    places = [call.where for call in model.calls("sync") if call.count >= 0.5 * steps]
+    places += [line.where for line in _lines_of_window(model) if model.gpu is not None]
+    loop = next((call.where for call in model.calls("backward") if call.where is not None), None)
+    own = (loop.file, loop.function) if loop is not None else None
+    return {(each.file, each.function) for each in places if each is not None} - {own}
+
+
 class Synchronisation(Rule):
     """The host waits for the GPU at each step.
 
-    **Why it matters.** PyTorch sends work to the GPU ahead of time. `.item()`, `.cpu()`, `print(tensor)` or `if tensor:` wait until
-    everything before them is computed; then the GPU has nothing to do until the host has sent more.
+    **Why it matters.** PyTorch sends work to the GPU ahead of time. `.item()`, `.cpu()`, `print(tensor)`, `if tensor:` or `tensor[mask]`
+    wait until everything before them is computed; then the GPU has nothing to do until the host has sent more.
 
-    **What to do.** Keep losses and metrics as tensors (`total += loss.detach()`), and convert them every 50 steps or at the end.
+    **What to do.** Keep losses and metrics as tensors (`total += loss.detach()`), and convert them every 50 steps or at the end. Instead of
+    selecting by a mask, whose number of elements the host has to know, compute with `torch.where`.
 
-    **Sources.** The time of calls that synchronise, on tensors of a GPU, by the line that makes them. How long the GPU is idle because of
-    them cannot be seen from the host: the band reaches from a full overlap of both to none. Not yet measured on a GPU.
+    **Sources.** The time of calls that synchronise, by the line that makes them; `torch.cuda.set_sync_debug_mode` in a window of a few
+    steps, for the lines that no hook sees; and the GPU's own clock, which says how long it is idle. The prediction is the longer
+    of what the host and the GPU need without waiting for each other. Without a measured GPU the band reaches from a full overlap to none.
     """
 
     code = "synchronisation"
     title = text("The host waits for the GPU at each step")
 
     def check(self, case: Case) -> Iterable[Finding]:
-        """Bound what overlapping host and device could save."""
+        """Let host and GPU overlap, and see what is left."""
         model = case.model
-        waits, calls = model.phase_ms("sync"), model.calls("sync")
+        calls, lines = model.calls("sync"), _lines_of_window(model)
         steps = max(1, len(model.process.steps))
-        if not calls or sum(call.count for call in calls) < 0.5 * steps:
+        per_step = max(
+            sum(call.count for call in calls) / steps,
+            sum(line.count for line in lines) / model.process.gpu.sync_steps if lines and model.process.gpu else 0.0,
+        )
+        if per_step < 0.5:
             return
-        rest = model.step_ms - waits
-        most = min(waits, rest)
-        if most < LOWEST_SHARE * model.step_ms:
+        waits = model.waits_ms("sync")
+        if model.gpu is not None:
+            functions = synchronising_functions(model)
+            waits += sum(
+                work.ms
+                for work in model.work
+                if (work.where.file, work.where.function) in functions and not work.library and not is_metric(work)
+            )
+        waits = min(waits, model.step_ms)
+        rest = max(0.0, model.step_ms - waits)
+        if model.gpu is None:
+            cost = min(waits, rest) / 2
+            after = (max(waits, rest), model.step_ms)
+        else:
+            least = max(rest, model.gpu.busy_ms)
+            cost = model.step_ms - least
+            after = model.band(least)
+        if cost < LOWEST_SHARE * model.step_ms:
             return
-        call = calls[0]
-        where = format_place(call.where) if call.where else text("a library")
+        where, what = _most(calls, lines)
         yield self.finding(
             case,
-            cost_ms=most / 2,
+            cost_ms=cost,
             headline=text(
                 "The host waits {waits} for the GPU in each step: {what} in {where}.",
                 waits=format_ms(waits),
-                what=call.what,
-                where=where,
+                what=what,
+                where=format_place(where) if where else text("a library"),
             ),
-            evidence=_calls_evidence(calls, steps),
+            evidence=[*_calls_evidence(calls, steps), *_lines_evidence(lines, calls, model)],
             meaning=text("While the host waits, it sends no work; then the GPU waits for the host."),
-            advice=[text("Keep the value as a tensor (.detach()), and convert it every 50 steps.")],
-            where=call.where,
-            after=(max(waits, rest), model.step_ms),
+            advice=_advice(what),
+            where=where,
+            after=after,
         )
+
+
+def _most(calls: tuple[Call, ...], lines: list[SyncLine]) -> tuple[Place | None, str]:
+    """The line that waits most."""
+    if calls and (not lines or calls[0].count * 3 > lines[0].count):
+        return calls[0].where, calls[0].what
+    return lines[0].where, text("a call that synchronises")
+
+
+def _lines_evidence(lines: list[SyncLine], calls: tuple[Call, ...], model: StepModel) -> list[str]:
+    known = {(call.where.file, call.where.line) for call in calls if call.where is not None}
+    steps = model.process.gpu.sync_steps if model.process.gpu is not None else 1
+    return [
+        text(
+            "{where} synchronises {count:.3g} times a step (sampled in {steps} steps)",
+            where=format_place(line.where) if line.where else text("a library"),
+            count=line.count / steps,
+            steps=steps,
+        )
+        for line in lines[:4]
+        if line.where is None or (line.where.file, line.where.line) not in known
+    ]
+
+
+def _advice(what: str) -> list[str]:
+    if what.startswith("Tensor."):
+        return [text("Keep the value as a tensor (.detach()), and convert it every 50 steps.")]
+    return [
+        text("Compute with torch.where or a multiplication instead of selecting elements by a mask."),
+        text("Make tensors on the GPU (device=…) instead of moving Python values there."),
+    ]
 
 
 class BlockingCopies(Rule):
     """Batches are copied to the GPU from pageable memory, or the host waits for the copy.
 
-    **Why it matters.** A copy from ordinary (pageable) memory goes through a buffer of the driver, at about half the speed, and the
-    host waits for it. From pinned memory, with `non_blocking=True`, it runs beside the computation.
+    **Why it matters.** A copy from ordinary (pageable) memory goes through a buffer of the driver, at a fraction of the speed, and the
+    host waits for it. From pinned memory, with `non_blocking=True`, the host goes on and sends the work that follows.
 
-    **What to do.** Set `pin_memory=True` in the DataLoader, and copy with `.to(device, non_blocking=True)`.
+    **What to do.** Set `pin_memory=True` in the DataLoader, and copy with `.to(device, non_blocking=True)`. Copy the smallest type that
+    holds the data (uint8 for images), and convert it on the GPU.
 
-    **Sources.** Calls of `Tensor.to` and `Tensor.cuda` on tensors of the host, with their memory and arguments. Not yet measured on
-    a GPU.
+    **Sources.** Calls of `Tensor.to` and `Tensor.cuda` on tensors of the host, with their memory and arguments; the bytes copied in
+    the profiler's window, and the rate that pinned memory reaches on PCIe.
     """
 
     code = "blocking-copies"
@@ -88,28 +165,51 @@ class BlockingCopies(Rule):
     def check(self, case: Case) -> Iterable[Finding]:
         """Look at copies from pageable memory, and at blocking ones."""
         model, loader = case.model, case.model.loader
-        calls = [call for call in model.calls("copy") if call.detail and call.detail != "pinned, not blocking"]
-        cost = sum(call.ns for call in calls) / 1e6 / max(1, len(model.process.steps))
+        steps = max(1, len(model.process.steps))
+        blocking = [call for call in model.calls("copy") if call.detail and call.detail != "pinned, not blocking"]
+        calls = [call for call in blocking if call.last_step > 1]  # not the model's, before the first step
+        cost = sum(call.ns for call in calls) / 1e6 / steps
+        copied = _copied(model)
+        if model.gpu is None:
+            after = (model.without(cost)[0], model.step_ms)
+        else:
+            # Pinned copies run in the stream of the computation, without the host.
+            rest = max(model.step_ms - model.wait_ms, model.gpu.busy_ms + copied[1], model.step_ms - cost)
+            cost = min(cost, model.step_ms - rest)
+            after = model.band(rest)
         if not calls or cost < LOWEST_SHARE * model.step_ms:
             return
         call = calls[0]
-        where = format_place(call.where) if call.where else text("a library")
         change = None
         if loader is not None and not loader.pin_memory:
             change = case.code.with_arguments(loader.where, "DataLoader", {"pin_memory": "True"})
+        elif call.detail == "pinned, blocking":
+            change = case.code.with_arguments(call.where, call.what.rpartition(".")[2], {"non_blocking": "True"})
+        evidence = _calls_evidence(calls, steps)
+        if copied[0]:
+            evidence.append(text("{size} are copied in each step (sampled)", size=format_bytes(round(copied[0]))))
         yield self.finding(
             case,
             cost_ms=cost,
             headline=text(
                 "{cost} of each step copy to the GPU ({how}): {where}.",
-                cost=format_ms(cost),
+                cost=format_ms(sum(each.ns for each in calls) / 1e6 / steps),
                 how=call.detail,
-                where=where,
+                where=format_place(call.where) if call.where else text("a library"),
             ),
-            evidence=_calls_evidence(calls, max(1, len(model.process.steps))),
-            meaning=text("The host waits for the copy, which could run beside the computation."),
+            evidence=evidence,
+            meaning=text("The host waits for the copy, and sends no work meanwhile."),
             advice=[text("Set pin_memory=True in the DataLoader, and copy with .to(device, non_blocking=True).")],
             where=call.where,
             change=change,
-            after=(model.without(cost)[0], model.step_ms),
+            after=after,
         )
+
+
+def _copied(model: StepModel) -> tuple[float, float]:
+    """Bytes that a step copies to the GPU, and the milliseconds that this takes from pinned memory."""
+    evidence = model.process.gpu
+    if evidence is None or evidence.window is None:
+        return 0.0, 0.0
+    size = sum(copy.bytes for copy in evidence.window.copies if "HtoD" in copy.kind) / evidence.window.steps
+    return size, size / CardRates(evidence).pcie() * 1e3

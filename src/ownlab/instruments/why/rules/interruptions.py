@@ -220,8 +220,7 @@ class CacheEmptied(Rule):
 
     **What to do.** Remove the call from the loop. Against fragmentation set `PYTORCH_ALLOC_CONF=expandable_segments:True`.
 
-    **Sources.** Calls of `torch.cuda.empty_cache` by their line. What allocating again costs is not in the figure. Not yet
-    measured on a GPU.
+    **Sources.** Calls of `torch.cuda.empty_cache` by their line, and the calls of cudaMalloc that follow, in the profiler's window.
     """
 
     code = "cache-emptied"
@@ -233,20 +232,42 @@ class CacheEmptied(Rule):
         calls = [call for call in model.calls("cache") if _each_step(call, model)]
         if not calls or model.process.device == "cpu":
             return
-        call, cost = calls[0], model.phase_ms("cache")
+        call, emptying = calls[0], model.phase_ms("cache")
+        allocating = _allocating_ms(model)
+        cost = emptying + allocating
+        if model.gpu is not None:
+            cost = model.step_ms - model.without_host(cost)
+            if cost < LOWEST_SHARE * model.step_ms:
+                return
         where = format_place(call.where) if call.where else text("a library")
         yield self.finding(
             case,
             cost_ms=cost,
             headline=text(
                 "{cost} of each step empty the cache of the GPU's memory, in {where}.",
-                cost=format_ms(cost),
+                cost=format_ms(emptying),
                 where=where,
             ),
-            evidence=_calls_evidence(calls, model),
-            meaning=text("The memory must be allocated again in the next step, which is not in this figure."),
+            evidence=[
+                *_calls_evidence(calls, model),
+                *(
+                    [text("{time} of each step allocate memory again (sampled)", time=format_ms(allocating))]
+                    if allocating
+                    else []
+                ),
+            ],
+            meaning=text("The memory must be allocated again in the next step, by calls that stop the GPU."),
             advice=[text("Remove torch.cuda.empty_cache() from the loop.")],
             where=call.where,
             change=case.code.without_line(call.where),
-            after=model.without(cost),
+            after=model.without(emptying + allocating),
         )
+
+
+def _allocating_ms(model: StepModel) -> float:
+    """How long a step asks the driver for memory, as sampled."""
+    gpu = model.gpu
+    if gpu is None or gpu.window is None:
+        return 0.0
+    calls = (each for each in gpu.window.runtime if "Malloc" in each.name or "MemMap" in each.name)
+    return gpu.per_step(sum(each.us for each in calls))

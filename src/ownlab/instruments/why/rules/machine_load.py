@@ -111,7 +111,10 @@ class BusyMachine(Rule):
                     cores=f"{model.cores:g}",
                 )
             ],
-            meaning=text("The figures of this run also show the load of others."),
+            meaning=text(
+                "The figures of this run also show the load of others. This stands last, whatever it costs, because it is no "
+                "cause in the code."
+            ),
             advice=[text("Measure again when the machine is free.")],
             after=(model.band(model.step_ms - cost)[0], model.step_ms),
         )

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from ownlab.instruments.why.formatting import format_ms, format_place, format_share
 from ownlab.instruments.why.records import Finding
 from ownlab.instruments.why.rule import LOWEST_SHARE, Case, Rule
+from ownlab.instruments.why.rules.device_waits import synchronising_functions
+from ownlab.instruments.why.rules.metric_names import is_metric
 from ownlab.instruments.why.step_model import Work
 from ownlab.text import text
 
 __all__ = ["PythonMetrics", "WorkBetweenSteps"]
-
-_METRIC_LIBRARIES = {"sklearn", "torchmetrics", "evaluate", "sacrebleu", "seqeval", "rouge_score"}
-_METRIC_NAMES = re.compile(
-    r"metric|accuracy|confusion|(^|_)(f1|auc|iou|bleu|rouge|precision|recall|score)", re.IGNORECASE
-)
-
-
-def _is_metric(work: Work) -> bool:
-    name = work.where.function.rpartition(".")[2]
-    return (
-        work.library in _METRIC_LIBRARIES or bool(_METRIC_NAMES.search(name)) or bool(_METRIC_NAMES.search(work.call))
-    )
 
 
 def _evidence(work: Work, case: Case) -> list[str]:
@@ -61,7 +50,7 @@ class PythonMetrics(Rule):
     def check(self, case: Case) -> Iterable[Finding]:
         """Look for functions that are called after metrics, and libraries of metrics."""
         model = case.model
-        metrics = [work for work in model.work if _is_metric(work)]
+        metrics = [work for work in model.work if is_metric(work)]
         cost = sum(work.ms for work in metrics)
         if cost < LOWEST_SHARE * model.step_ms:
             return
@@ -100,7 +89,9 @@ class WorkBetweenSteps(Rule):
     def check(self, case: Case) -> Iterable[Finding]:
         """Report each function of the user that takes a noticeable part of a step."""
         model = case.model
-        for work in [work for work in model.work if not _is_metric(work)][:3]:
+        waiting = synchronising_functions(model) if model.gpu is not None else set()
+        others = [work for work in model.work if not is_metric(work)]
+        for work in [work for work in others if (work.where.file, work.where.function) not in waiting][:3]:
             if work.ms < LOWEST_SHARE * model.step_ms:
                 return
             where = format_place(work.where)

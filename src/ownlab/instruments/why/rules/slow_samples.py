@@ -21,6 +21,7 @@ from ownlab.units import format_bytes
 __all__ = ["CollateInMainProcess", "SlowPreparing", "SlowReading", "SlowTransfer"]
 
 
+_MEASURE = text("Measure what limits the data there, and what would help: ownlab data bench FOLDER")
 # Where other processes use this share of the cores, a slow transfer is not to be told from their load.
 _OTHERS = 0.25
 
@@ -32,7 +33,8 @@ class SlowReading(Rule):
     Many small files are slow on hard disks and network file systems, where each one costs a seek or a round trip.
 
     **What to do.** Copy the data to a local disk, or pack the small files into few large ones that are read in sequence; keep what
-    is read more than once in memory. More workers read more at the same time, as long as the storage keeps up.
+    is read more than once in memory. More workers read more at the same time, as long as the storage keeps up. `ownlab data bench FOLDER`
+    measures what limits the reading there, and what a local copy or packing (`ownlab data pack`) would give.
 
     **Sources.** The blocked time inside of the workers (wall − CPU − run queue), and the bytes of `/proc/self/io`.
     """
@@ -61,6 +63,7 @@ class SlowReading(Rule):
             advice=[
                 text("Copy the data to a local disk, or pack small files into large ones."),
                 text("If the data fits into memory, read it once."),
+                _MEASURE,
             ],
             where=loader.dataset_where,
             after=model.band(best),
@@ -75,6 +78,7 @@ class SlowPreparing(Rule):
 
     **What to do.** Make a sample cheaper at the line that the finding names: store the data decoded or smaller, use a faster
     decoder, vectorise Python loops, or move the work to the GPU, a batch at a time. Or use a machine with more cores for each GPU.
+    For images, `ownlab data bench FOLDER` measures the decoder, and `ownlab data pack --resize` stores them smaller.
 
     **Sources.** The CPU time inside of the workers, and the samples of their stacks.
     """

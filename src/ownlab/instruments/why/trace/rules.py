@@ -194,7 +194,7 @@ class TraceAllocations(TraceRule):
     allocator has to give memory back, or if sizes differ from step to step.
 
     **What to do.** Remove `empty_cache()`. With a full card use a smaller batch or checkpointing; with sizes that differ set
-    `PYTORCH_ALLOC_CONF=expandable_segments:True` (`PYTORCH_CUDA_ALLOC_CONF` before 2.9).
+    `PYTORCH_ALLOC_CONF=expandable_segments:True` (`PYTORCH_CUDA_ALLOC_CONF` before 2.10).
 
     **Sources.** cudaMalloc, cudaFree and cudaHostAlloc of the CUDA runtime in the trace.
     """

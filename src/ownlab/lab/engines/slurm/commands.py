@@ -71,6 +71,10 @@ class Slurm:
         """The configuration of the controller."""
         return read_config(self._output("scontrol", "show", "config"))
 
+    def ping(self) -> str:
+        """What `scontrol ping` prints: a line for each controller, which is UP or DOWN."""
+        return self._run("scontrol", "ping").output
+
     def queue(self, user: str, *, jobs: Sequence[str] = ()) -> tuple[SlurmJob, ...]:
         """The jobs of a user in every state that Slurm still knows; with `jobs`, only these numbers."""
         command = ["squeue", "-h", "-r", "-t", "all", "-o", QUEUE_FORMAT, "-u", user]
@@ -99,7 +103,11 @@ class Slurm:
 
     def cancel(self, number: str, *options: str) -> None:
         """Cancel a job, or send it a signal. Harmless for one that has ended."""
-        ran = self._run("scancel", *options, number)
+        self.cancel_all([number], *options)
+
+    def cancel_all(self, numbers: Sequence[str], *options: str) -> None:
+        """Cancel jobs, or send them a signal. Harmless for those that have ended."""
+        ran = self._run("scancel", *options, *numbers)
         if ran.returncode and not is_unknown_job(ran.output) and "already" not in ran.output:
             raise error_of("scancel", ran.output, ran.returncode)
 

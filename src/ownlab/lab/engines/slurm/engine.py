@@ -14,11 +14,13 @@ from ownlab.config.settings import LabOptions
 from ownlab.errors import CardsTaken, DeadlineError, InputError, LabError
 from ownlab.lab.engines.interface import Engine, HowToEnd, Job, JobRequest, JobStatus, Offer, Task
 from ownlab.lab.engines.job_end import END_FILE
-from ownlab.lab.engines.slurm.batch_script import batch_script, notebook_script
+from ownlab.lab.engines.slurm.batch_script import LOG, batch_script, notebook_script
 from ownlab.lab.engines.slurm.commands import Slurm
-from ownlab.lab.engines.slurm.job_status import end_from_folder, lost, status_of, write_reason
+from ownlab.lab.engines.slurm.job_array import array_name, array_options, write_array
+from ownlab.lab.engines.slurm.job_status import end_from_folder, has_ended, lost, status_of, write_reason
 from ownlab.lab.engines.slurm.notebook_types import notebook_types
 from ownlab.lab.engines.slurm.readers import read_time
+from ownlab.lab.engines.slurm.records import SlurmJob
 from ownlab.lab.engines.slurm.requests import ENGINE, Site, all_offers, comment_of, offer_for, sbatch_options
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.text import text
@@ -35,6 +37,7 @@ class SlurmEngine(Engine):
     """The cluster that Slurm's commands reach from here. It needs a folder that all nodes share."""
 
     name: ClassVar[str] = ENGINE
+    has_arrays: ClassVar[bool] = True
 
     def __init__(self, environ: Mapping[str, str], options: LabOptions | None = None) -> None:
         super().__init__(environ, options)
@@ -87,6 +90,35 @@ class SlurmEngine(Engine):
         self._numbers[task.runtime] = number
         return Job(task.runtime, task.folder, number)
 
+    def submit_array(self, tasks: Sequence[Task], folder: str, at_once: int | None) -> tuple[Job, ...]:
+        """Give job arrays to sbatch, as large as the site allows."""
+        size = max(1, self._slurm.config().most_in_array)
+        parts = [tasks[begin : begin + size] for begin in range(0, len(tasks), size)]
+        limit = None if at_once is None else max(1, at_once // len(parts))
+        jobs: list[Job] = []
+        try:
+            for number, part in enumerate(parts):
+                array = write_array(part, os.path.join(folder, f"part-{number}"))
+                reference = self._slurm.submit(array, array_options(part, array, limit, self.options))
+                jobs += [
+                    Job(task.runtime, task.folder, f"{reference.partition(';')[0]}_{index}")
+                    for index, task in enumerate(part)
+                ]
+        except BaseException:
+            self.cancel_all(jobs, "end", text("another part of its job array was refused"))
+            for task in tasks:
+                Path(task.folder, "job.sh").unlink(missing_ok=True)
+            raise
+        return tuple(jobs)
+
+    def find_in_array(self, job: Job, folder: str) -> Job | None:
+        """By the link to its folder, and the comment of the array."""
+        for link in Path(folder).glob("part-*/*"):
+            if link.is_symlink() and os.path.realpath(link) == os.path.realpath(job.folder):
+                found = self.find_job(job._replace(runtime=array_name(str(link.parent))))
+                return found and job._replace(reference=f"{found.reference.partition('_')[0]}_{link.name}")
+        return None
+
     def _refuse_to_wait(self, script: str, options: Sequence[str]) -> None:
         printed = self._slurm.test(script, options)
         match = re.search(r"to start at (\S+)", printed)
@@ -101,7 +133,36 @@ class SlurmEngine(Engine):
 
     def status(self, jobs: Sequence[Job]) -> tuple[JobStatus, ...]:
         """From the folder of a job that has ended, otherwise from Slurm, which is asked every few seconds."""
+        if len(jobs) > 1:
+            self._ask_together(jobs)
         return tuple(map(self._status, jobs))
+
+    def _ask_together(self, jobs: Sequence[Job]) -> None:
+        """Ask for all jobs that may have changed by one command. Those that have ended are looked at one by one afterwards."""
+        due = {job.reference: job for job in jobs if job.reference and self._is_due(job)}
+        if not due:
+            return
+        numbers = sorted({reference.partition("_")[0] for reference in due})
+        try:
+            found = [job for job in self._slurm.queue(_user(), jobs=numbers) if job.number in due]
+        except (LabError, DeadlineError) as exc:
+            for job in due.values():  # jobs go on while the controller is away
+                self._remember(job, self._last(job) or JobStatus("waiting", exc.message))
+            return
+        for each in found:
+            if not has_ended(each):
+                self._remember(due[each.number], status_of(each, due[each.number].folder))
+
+    def _is_due(self, job: Job) -> bool:
+        asked_at, known = self._known.get(job.runtime, (0.0, None))
+        if known is None:
+            return True
+        if known.has_ended or os.path.exists(os.path.join(job.folder, END_FILE)):
+            return False
+        return time.monotonic() >= asked_at + self.options.slurm_poll_seconds
+
+    def _last(self, job: Job) -> JobStatus | None:
+        return self._known.get(job.runtime, (0.0, None))[1]
 
     def _status(self, job: Job) -> JobStatus:
         asked_at, known = self._known.get(job.runtime, (0.0, None))
@@ -112,11 +173,19 @@ class SlurmEngine(Engine):
         if known is not None and time.monotonic() < asked_at + self.options.slurm_poll_seconds:
             return known
         try:
-            found = self._slurm.job(number) if (number := self._number(job)) else None
+            found = self._look_up(job, number) if (number := self._number(job)) else None
         except (LabError, DeadlineError) as exc:
             # A job goes on while the controller is away.
             return self._remember(job, known or JobStatus("waiting", exc.message))
         return self._remember(job, lost(job) if found is None else status_of(found, job.folder))
+
+    def _look_up(self, job: Job, number: str) -> SlurmJob | None:
+        found = self._slurm.job(number)
+        array, is_task, _ = number.partition("_")
+        if found is not None or not is_task or os.path.exists(os.path.join(job.folder, LOG)):
+            return found
+        # Tasks that are cancelled before they start become one job, with the number of the array.
+        return next((each for each in self._slurm.queue(_user(), jobs=[array]) if each.number == array), None)
 
     def _remember(self, job: Job, status: JobStatus) -> JobStatus:
         self._known[job.runtime] = (time.monotonic(), status)
@@ -126,7 +195,7 @@ class SlurmEngine(Engine):
         """The number of a job. If the process that submitted it could not write it down, the job is found by its comment."""
         number = job.reference or self._numbers.get(job.runtime, "")
         if not number:
-            queue = self._slurm.queue(pwd.getpwuid(os.geteuid()).pw_name)
+            queue = self._slurm.queue(_user())
             number = next((each.number for each in queue if each.comment == comment_of(job.runtime)), "")
             self._numbers[job.runtime] = number
         return number.partition(";")[0]
@@ -149,6 +218,24 @@ class SlurmEngine(Engine):
         if how == "now":
             self._wait_for_end(job)
 
+    def cancel_all(self, jobs: Sequence[Job], how: HowToEnd, why: str) -> None:
+        """By one scancel for all that wait, and one for all that run; "now" does not wait for their end."""
+        left = [(job, status) for job, status in zip(jobs, self.status(jobs), strict=True) if not status.has_ended]
+        waiting = [self._number(job) for job, status in left if status.state != "running"]
+        running = [self._number(job) for job, status in left if status.state == "running"]
+        for job, status in left:
+            if how != "interrupt" or status.state != "running":
+                write_reason(job.folder, why)
+                self._known.pop(job.runtime, None)
+        if waiting:
+            self._slurm.cancel_all(waiting)
+        if running and how == "interrupt":
+            self._slurm.cancel_all(running, "--signal=INT")
+        elif running:
+            if how == "now":
+                self._slurm.cancel_all(running, "--full", "--signal=KILL")
+            self._slurm.cancel_all(running)
+
     def _wait_for_end(self, job: Job) -> None:
         deadline = time.monotonic() + _ENDS_WITHIN
         while time.monotonic() < deadline:
@@ -158,3 +245,7 @@ class SlurmEngine(Engine):
                 self._remember(job, status)
                 return
             time.sleep(_BETWEEN_LOOKS)
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name

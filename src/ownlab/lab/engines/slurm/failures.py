@@ -154,7 +154,7 @@ def error_of(command: str, output: str, code: int) -> OwnlabError:
 
 def is_unknown_job(output: str) -> bool:
     """Whether Slurm says that it does not know the job, which it forgets some minutes after its end."""
-    return bool(re.search(r"Invalid job id|[Uu]nknown job|job not found", output))
+    return bool(re.search(r"Invalid job id|[Uu]nknown job|[Jj]ob (\S+ )?not found", output))
 
 
 def _sentence(output: str) -> str:

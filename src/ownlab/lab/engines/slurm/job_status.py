@@ -24,7 +24,7 @@ from ownlab.lab.engines.slurm.readers import expand_hosts
 from ownlab.lab.engines.slurm.records import SlurmJob
 from ownlab.text import pack_texts, sentences, text
 
-__all__ = ["CANCEL_FILE", "end_from_folder", "lost", "status_of", "write_reason"]
+__all__ = ["CANCEL_FILE", "end_from_folder", "has_ended", "lost", "status_of", "write_reason"]
 
 # States before the start, and after the end. In all others the job has its nodes.
 _WAITING = frozenset(
@@ -73,12 +73,17 @@ def status_of(job: SlurmJob, folder: str) -> JobStatus:
     if job.state in _WAITING:
         return JobStatus("waiting", _waiting_reason(job), starts_at=job.starts_at)
     if job.state not in _ENDED:
-        return JobStatus("running", cards=job.cards, nodes=expand_hosts(job.nodes))
+        return JobStatus("running", cards=job.cards, nodes=expand_hosts(job.nodes), ends_at=job.ends_at)
     end = end_from_folder(folder)
     if end is None:
         _write_end(folder, _end_of(job, folder))
         end = end_from_folder(folder)
     return end or JobStatus("failed", text("Slurm says {state}.", state=job.state))
+
+
+def has_ended(job: SlurmJob) -> bool:
+    """Whether Slurm says that a job has ended."""
+    return job.state in _ENDED
 
 
 def end_from_folder(folder: str) -> JobStatus | None:
@@ -102,6 +107,8 @@ def lost(job: Job) -> JobStatus:
     if end is not None:
         return end
     cause = cause_in(read_log(job.folder))
+    if not os.path.exists(os.path.join(job.folder, LOG)) and os.path.exists(os.path.join(job.folder, CANCEL_FILE)):
+        cause = "cancelled"  # by us, before it started
     if cause:
         state = "failed" if cause in ("out_of_memory", "node_failure") else "stopped"
         return JobStatus(state, describe_cause(cause, job.folder), cause)  # type: ignore[arg-type]  # both are states

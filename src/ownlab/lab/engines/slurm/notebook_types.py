@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ownlab.config.settings import LabOptions
 from ownlab.lab.engines.slurm.records import ClusterNode, Partition
-from ownlab.lab.engines.slurm.requests import ENGINE, UNNAMED, Site
+from ownlab.lab.engines.slurm.requests import ENGINE, UNNAMED, Site, job_time
 from ownlab.lab.environments.registry import DEFAULT, Environment, list_environments, own_python
 from ownlab.lab.runtimes.records import RuntimeType
 from ownlab.text import Text, text
@@ -75,6 +75,7 @@ def _type(
         why_not=why_not,
         engine=ENGINE,
         partition=partition.name,
+        time_limit=job_time(partition, options),
     )
 
 

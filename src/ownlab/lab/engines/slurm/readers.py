@@ -16,6 +16,7 @@ from ownlab.text import text
 __all__ = [
     "QUEUE_FORMAT",
     "expand_hosts",
+    "munge_socket",
     "read_config",
     "read_gpus",
     "read_job",
@@ -123,6 +124,9 @@ def read_nodes(printed: str) -> tuple[ClusterNode, ...]:
                     used_gpus=sum(each.number for each in read_gpus(pairs.get("GresUsed", ""))),
                     cpus=int(pairs["CPUTot"]) if pairs.get("CPUTot", "").isdigit() else 0,
                     reason=_known(pairs.get("Reason", "")),
+                    address=_known(pairs.get("NodeAddr", "")),
+                    port=int(pairs["Port"]) if pairs.get("Port", "").isdigit() else None,
+                    version=_known(pairs.get("Version", "")),
                 )
             )
     return tuple(nodes)
@@ -161,7 +165,15 @@ def read_config(printed: str) -> ClusterConfig:
         kill_wait=_seconds(values.get("KillWait", ""), 30.0),
         keeps_ended=_seconds(values.get("MinJobAge", ""), 300.0),
         controllers=tuple(host.partition("(")[0] for host in hosts),
+        node_port=_port(values.get("SlurmdPort", "")),
+        socket=munge_socket(values.get("AuthInfo", "")),
+        most_in_array=int(size) - 1 if (size := values.get("MaxArraySize", "")).isdigit() else 1000,
     )
+
+
+def munge_socket(auth_info: str) -> str:
+    """The socket that AuthInfo names: "socket=/run/munge/socket,ttl=60"; "" if it names none."""
+    return next((each.partition("=")[2] for each in auth_info.split(",") if each.strip().startswith("socket=")), "")
 
 
 def read_gpus(gres: str) -> tuple[Gpus, ...]:
@@ -241,6 +253,12 @@ def _duration(given: str) -> float | None:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return days * _DAY + hours * 3600 + minutes * 60 + seconds
+
+
+def _port(given: str) -> int | None:
+    """The first of "6818" or "6818-6820"; None if there is none."""
+    match = re.match(r"\d+", given)
+    return int(match[0]) if match else None
 
 
 def _seconds(given: str, default: float) -> float:

@@ -37,6 +37,9 @@ class ClusterNode(NamedTuple):
     used_gpus: int
     cpus: int
     reason: str  # why it is down or drained
+    address: str = ""  # NodeAddr
+    port: int | None = None  # of its slurmd
+    version: str = ""  # of its slurmd; "": it has not registered
 
     @property
     def is_usable(self) -> bool:
@@ -76,3 +79,6 @@ class ClusterConfig(NamedTuple):
     kill_wait: float  # seconds between SIGTERM and SIGKILL
     keeps_ended: float  # MinJobAge: for how many seconds ended jobs are known
     controllers: tuple[str, ...]
+    node_port: int | None = None  # SlurmdPort
+    socket: str = ""  # of munged, if it is not the usual one
+    most_in_array: int = 1000  # tasks of a job array: one less than MaxArraySize

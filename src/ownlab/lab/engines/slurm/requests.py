@@ -21,7 +21,7 @@ from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.text import Text, listing, plural, text
 from ownlab.units import PARTS, format_seconds
 
-__all__ = ["ENGINE", "UNNAMED", "Site", "all_offers", "comment_of", "offer_for", "sbatch_options"]
+__all__ = ["ENGINE", "UNNAMED", "Site", "all_offers", "comment_of", "job_time", "offer_for", "sbatch_options"]
 
 ENGINE = "slurm"
 _TYPES_HINT = text("`ownlab types --engine slurm` lists what each partition has.")
@@ -168,6 +168,12 @@ def _check_time(partition: Partition, options: LabOptions) -> None:
         }  # fmt: skip
         message = text("Partition {partition} lets jobs run for {limit}; {time} were requested.", **values)
         raise UsageError(message, hint=text("Ask for less with --time, or choose another --partition."))
+
+
+def job_time(partition: Partition, options: LabOptions) -> float | None:
+    """The seconds after which Slurm ends a job in a partition; None if it does not."""
+    asked = _seconds(options.slurm_time)
+    return asked if asked is not None else partition.default_time or partition.time_limit
 
 
 def _seconds(given: str) -> float | None:

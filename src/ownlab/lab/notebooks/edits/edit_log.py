@@ -24,7 +24,7 @@ from ownlab.lab.notebooks.edits.records import Changes, Patch
 from ownlab.lab.notebooks.identity import find_identity, identity_folder
 from ownlab.lab.notebooks.parsing import assign_cell_ids
 
-__all__ = ["EditLog", "apply_pending_edits", "read_edit_log"]
+__all__ = ["EditLog", "apply_pending_edits", "read_edit_log", "read_edits"]
 
 # A log with more patches is replaced by a snapshot.
 _MAX_BYTES = 4 << 20
@@ -119,15 +119,20 @@ def read_edit_log(path: Path) -> EditedNotebook | None:
     return _read(path)[0]
 
 
-def apply_pending_edits(path: str, notebook: dict[str, Any]) -> bool:
-    """Apply what pages typed and no server has written to the file yet. Return whether anything has changed."""
+def read_edits(path: str) -> list[EditedNotebook]:
+    """Return what the pages of each lab typed into a notebook, also what its file has by now."""
     identity = find_identity(path)
     if identity is None:
-        return False
+        return []
+    files = sorted((identity_folder(identity.id) / "edits").glob("*.log"))
+    return [state for file in files if (state := read_edit_log(file)) is not None]
+
+
+def apply_pending_edits(path: str, notebook: dict[str, Any]) -> bool:
+    """Apply what pages typed and no server has written to the file yet. Return whether anything has changed."""
     changed = False
-    for file in sorted((identity_folder(identity.id) / "edits").glob("*.log")):
-        state = read_edit_log(file)
-        if state is not None and state.unsaved:
+    for state in read_edits(path):
+        if state.unsaved:
             assign_cell_ids(notebook)
             state.rebase(read_base(notebook, None), time.time(), outputs_in(notebook))
             changed |= state.apply_to(notebook)

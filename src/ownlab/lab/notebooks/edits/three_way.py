@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["MergedText", "merge_dict", "merge_order", "merge_text"]
 
-# Longer texts are not compared line by line, which would take seconds: one of them is kept as a whole.
+# Longer parts are not compared line by line, which would take seconds: they count as changed as a whole.
 _MAX_LINES = 5_000
 
 
@@ -26,10 +26,7 @@ def merge_text(base: str, ours: str, theirs: str) -> MergedText:
     if ours == base:
         return MergedText(theirs, False)
     # Without line ends: whoever appends a line does not change the one before.
-    lines = [text.split("\n") for text in (base, ours, theirs)]
-    if max(map(len, lines)) > _MAX_LINES:
-        return MergedText(ours, True)
-    return _merge_lines(*lines)
+    return _merge_lines(*(text.split("\n") for text in (base, ours, theirs)))
 
 
 class _Change(NamedTuple):
@@ -107,8 +104,23 @@ def _lines_of(
 
 
 def _changes(base: list[str], changed: list[str]) -> list[_Change]:
-    matcher = SequenceMatcher(None, base, changed, autojunk=False)
-    return [_Change(i1, i2, changed[j1:j2]) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]
+    """Return the changes in order.
+
+    An edit is mostly in one place. Only what differs there is compared: among lines that repeat, difflib would match the longest
+    run of equal ones, wherever it is, and take the rest for changed.
+    """
+    start, (end, changed_end) = 0, (len(base), len(changed))
+    while start < min(end, changed_end) and base[start] == changed[start]:
+        start += 1
+    while start < min(end, changed_end) and base[end - 1] == changed[changed_end - 1]:
+        end, changed_end = end - 1, changed_end - 1
+    before, after = base[start:end], changed[start:changed_end]
+    if max(len(before), len(after)) > _MAX_LINES:
+        return [_Change(start, end, after)]
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    return [
+        _Change(start + i1, start + i2, after[j1:j2]) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"
+    ]
 
 
 def merge_order(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], alive: Iterable[str]) -> list[str]:

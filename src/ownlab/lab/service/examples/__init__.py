@@ -2,6 +2,9 @@
 
 index.json       title, description, minutes and packages of each example, in the order of the start page
 NAME.json        the notebook NAME; named .json, so that no tool takes the template for a notebook of the user
+zh_CN/NAME.json  the same in Chinese: prose, titles of forms, comments and sentences in strings; the code is equal
+
+Labels of plots are English everywhere: matplotlib's own font has no Chinese characters.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from functools import cache
 import msgspec
 
 from ownlab.errors import LabError, UsageError
-from ownlab.text import text
+from ownlab.languages import ENGLISH, PSEUDO
+from ownlab.text import Template, read_template, text
 
 __all__ = ["Example", "list_examples", "place_example", "read_example"]
 
 # Below the lab's folder.
 EXAMPLES = "examples"
+# The pseudo-language of translators has accents on templates only.
+_UNTRANSLATED = (ENGLISH, PSEUDO)
 
 
 class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,26 +36,40 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...] = ()  # what has to be importable, beside the standard library and ownlab
 
 
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One example in index.json."""
+
+    name: str
+    title: Template
+    description: Template
+    minutes: int
+    packages: tuple[str, ...]
+
+
 @cache
 def list_examples() -> tuple[Example, ...]:
-    """Return the examples in the order in which they are listed."""
-    return msgspec.json.decode(_read("index.json"), type=tuple[Example, ...])
+    """Return the examples in the order in which they are listed. Titles and descriptions are Texts."""
+    entries = msgspec.json.decode(_read("index.json"), type=tuple[_Entry, ...], dec_hook=read_template)
+    return tuple(
+        Example(entry.name, entry.title.fill(), entry.description.fill(), entry.minutes, entry.packages)
+        for entry in entries
+    )
 
 
-def read_example(name: str) -> bytes:
-    """Return the notebook of an example. UsageError if there is none of this name."""
+def read_example(name: str, language: str = ENGLISH) -> bytes:
+    """Return the notebook of an example; in English if there is none in the language. UsageError if no example has this name."""
     if name not in {example.name for example in list_examples()}:
         names = ", ".join(example.name for example in list_examples())
         raise UsageError(text("There is no example {name}. The examples are: {names}.", name=name, names=names))
-    return _read(f"{name}.json")
+    return _read(f"{name}.json" if language in _UNTRANSLATED else f"{language}/{name}.json")
 
 
-def place_example(folder: str, name: str) -> str:
+def place_example(folder: str, name: str, language: str = ENGLISH) -> str:
     """Copy an example into the lab's folder unless it is there; return its path relative to the folder.
 
-    A copy that exists is the user's own: it is never overwritten.
+    A copy that exists is the user's own, in whatever language: it is never overwritten.
     """
-    content = read_example(name)
+    content = read_example(name, language)
     path = os.path.join(EXAMPLES, f"{name}.ipynb")
     try:
         os.makedirs(os.path.join(folder, EXAMPLES), exist_ok=True)

@@ -91,6 +91,20 @@ def test_out_of_memory_by_fragmentation(case: Any, find: Any, paste: Any) -> Non
     assert "reserved but unused by torch 195 MiB" in finding.meaning
 
 
+@pytest.mark.parametrize(("unused", "fragmented"), [("90.00 MiB", False), ("3.10 GiB", True)])
+def test_a_little_unused_memory_of_a_full_card_is_no_fragmentation(
+    case: Any, find: Any, unused: str, fragmented: bool
+) -> None:
+    message = (
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 40.00 MiB. GPU 0 has a total capacity of 11.76 GiB of"
+        " which 12.00 MiB is free. Including non-PyTorch memory, this process has 11.70 GiB memory in use. Of the allocated memory"
+        f" 8.00 GiB is allocated by PyTorch, and {unused} is reserved by PyTorch but unallocated."
+    )
+    (finding,) = find(OutOfMemory, case(None, message))
+    assert ("fragmented" in finding.meaning) is fragmented
+    assert ("expandable_segments" in finding.fix[0]) is fragmented
+
+
 def test_out_of_memory_although_enough_was_free(case: Any, find: Any, paste: Any) -> None:
     (finding,) = find(OutOfMemory, case(None, paste("errors/oom-with-free-memory-cached.txt")))
     assert "More memory was free than requested" in finding.meaning

@@ -106,7 +106,7 @@ def _describe_use(card: Card, used: str, total: str) -> str:
     if not processes:
         return text("{card}: {used} of {total} used", card=card_name(card), used=used, total=total)
     largest = sorted(processes, key=lambda process: value_of(process.memory) or 0, reverse=True)
-    names = ", ".join(map(_name_process, largest[:_PROCESSES_SHOWN]))
+    names = listing(map(_name_process, largest[:_PROCESSES_SHOWN]), "{items}, {last}")
     more = len(largest) - _PROCESSES_SHOWN
     return text(
         "{card}: {used} of {total} used by {processes}",
@@ -207,7 +207,15 @@ def _held_by_others(message: OomMessage) -> bool:
 def _fragmented(message: OomMessage) -> bool:
     """Whether torch has reserved enough memory for the request, but not in one piece."""
     unused = message.unallocated_bytes
-    return unused is not None and unused >= (message.tried_bytes or GIB)
+    # Every allocator leaves some per cent of a full card unused: that is no fragmentation.
+    notable = message.total_bytes // 20 if message.total_bytes else GIB // 4
+    return unused is not None and unused >= max(message.tried_bytes or GIB, notable)
+
+
+def _refused_although_free(message: OomMessage) -> bool:
+    """Whether the card had far more free memory than was requested: not always in one piece, or not for this process."""
+    tried, free = message.tried_bytes, message.free_bytes
+    return bool(tried and free and free > 2 * tried)
 
 
 def _explain(message: OomMessage) -> Iterator[str]:
@@ -216,7 +224,6 @@ def _explain(message: OomMessage) -> Iterator[str]:
         yield text("The card works, but the request did not fit: {figures}.", figures=figures)
     else:
         yield text("The card works, but the request did not fit.")
-    tried, free = message.tried_bytes, message.free_bytes
     if message.others:
         holders = ", ".join(
             text("process {pid} uses {size}", pid=each.pid, size=format_bytes(each.bytes)) for each in message.others
@@ -228,7 +235,7 @@ def _explain(message: OomMessage) -> Iterator[str]:
                 "Other processes use memory of the card: {processes} (one of them may be the program itself).",
                 processes=holders,
             )
-    elif tried and free and free > 2 * tried:
+    elif _refused_although_free(message):
         yield text(
             "More memory was free than requested: another process may have used it at that moment, or the process has a"
             " memory limit."
@@ -258,7 +265,7 @@ def _figures(message: OomMessage) -> Iterator[str]:
 
 def _advise(machine: Machine, oom: OomMessage, messages: list[Message]) -> Iterator[str]:
     output = "\n".join(message.text for message in messages)
-    if _fragmented(oom):
+    if _fragmented(oom) or (oom.unallocated_bytes and _refused_although_free(oom)):
         # The older name works in every release; the newer one is ignored by 2.9 (pytorch#183387).
         command = set_variable(machine, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
         yield text("{command}   # before Python starts", command=command)

@@ -105,7 +105,7 @@ class MigSeveralInstances(CauseRule):
             text("Programs use the card, or instances already exist."),
             (
                 text(
-                    "Stop everything on the card (also nvidia-persistenced, DCGM): sudo systemctl stop nvidia-persistenced dcgm; sudo nvidia-smi -i 0 --gpu-reset"
+                    "Stop everything on the card (also nvidia-persistenced, DCGM): sudo systemctl stop nvidia-persistenced nvidia-dcgm; sudo nvidia-smi -i 0 --gpu-reset"
                 ),
                 text(
                     "sudo nvidia-smi mig -dci; sudo nvidia-smi mig -dgi   # removes instances; then create the wanted ones with -cgi … -C"

@@ -300,7 +300,7 @@ class ExclusiveComputeMode(MessageRule):
                     if only_mode
                     else [
                         text("Check who uses it: nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"),
-                        text("If nobody does: restart the machine; if it remains, install the driver again, cleanly."),
+                        text("If nobody does: restart the machine, then read sudo dmesg | grep -iE 'nvrm|xid'."),
                     ]
                 ),
             ),

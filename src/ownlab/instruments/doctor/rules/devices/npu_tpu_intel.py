@@ -51,7 +51,7 @@ class AscendEnvironment(CauseRule):
                     "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64:/usr/local/Ascend/driver/lib64/driver:/usr/local/lib:$LD_LIBRARY_PATH"
                 ),
                 text(
-                    "In a container: mount /usr/local/Ascend/driver, /usr/local/dcmi and npu-smi, and pass --device /dev/davinci0 /dev/davinci_manager /dev/devmm_svm /dev/hisi_hdc"
+                    "In a container: mount /usr/local/Ascend/driver, /usr/local/dcmi and npu-smi, and pass --device /dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device /dev/hisi_hdc"
                 ),
             ),
         ),
@@ -113,7 +113,7 @@ class AscendEnvironment(CauseRule):
                 "CANN cannot open the NPU: driver, firmware and CANN do not fit, or the driver's libraries are not found"
             ),
             text(
-                "CANN's error lines start with E and five signs; the first one names the reason. Usually the driver is older than CANN, its libraries are not on the loader's path, or the container lacks them."
+                "CANN's error lines start with E and a number; the first one names the reason. Usually the driver is older than CANN, its libraries are not on the loader's path, or the container lacks them."
             ),
             (
                 text(
@@ -123,7 +123,7 @@ class AscendEnvironment(CauseRule):
                     "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64:/usr/local/Ascend/driver/lib64/common:/usr/local/Ascend/driver/lib64/driver:$LD_LIBRARY_PATH; source /usr/local/Ascend/ascend-toolkit/set_env.sh"
                 ),
                 text(
-                    "Details: export ASCEND_GLOBAL_LOG_LEVEL=1 ASCEND_SLOG_PRINT_TO_STDOUT=1; in a container mount /usr/local/Ascend/driver and pass /dev/davinci*"
+                    "Details: export ASCEND_GLOBAL_LOG_LEVEL=1 ASCEND_SLOG_PRINT_TO_STDOUT=1; in a container mount /usr/local/Ascend/driver and pass --device /dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device /dev/hisi_hdc"
                 ),
             ),
         ),

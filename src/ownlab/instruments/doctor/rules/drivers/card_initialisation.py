@@ -24,7 +24,7 @@ from ownlab.instruments.doctor.rules.devices.device_visibility import hiding_ass
 from ownlab.machine.environment_variables import visible_devices
 from ownlab.machine.facts import Known, Unknown, value_of
 from ownlab.machine.records import Machine
-from ownlab.text import text
+from ownlab.text import in_english, text
 
 __all__ = ["CardInitialisationFailed", "DriverHang", "FabricManagerNotReady", "NoVisibleGpu"]
 
@@ -295,9 +295,9 @@ class DriverHang(MessageRule):
     def check(self, case: Case) -> Iterable[Finding]:
         machine = case.machine
         facts = [
-            f"{where}: {fact.reason}"
+            text("{where}: {line}", where=where, line=fact.reason)
             for where, fact in (("NVML", machine.nvidia.nvml), ("nvidia-smi", machine.nvidia.smi))
-            if isinstance(fact, Unknown) and "did not answer" in fact.reason
+            if isinstance(fact, Unknown) and "did not answer" in in_english(fact.reason)
         ]
         evidence = tuple(dict.fromkeys([*facts, *self.quotes(case)]))
         if not evidence:

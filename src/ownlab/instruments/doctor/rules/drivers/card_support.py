@@ -175,7 +175,7 @@ class DriverFirmware(CauseRule):
     causes = (
         Cause(
             r"Direct firmware load for nvidia/[^\n]*gsp[^\n]*failed|RmFetchGspRmImages: No firmware image|gsp_\S+\.bin[^\n]*(?:fail|not found)"
-            r"|Failed to (?:load|fetch) GSP|firmware[^\n]*nvidia/\S*gsp",
+            r"|Failed to (?:load|fetch) GSP|firmware(?!: +nvidia/)[^\n]*nvidia/\S*gsp",
             text("The firmware of exactly this driver version is missing"),
             text(
                 "The kernel module looks for the GSP firmware of its own version. It is not installed, or module and user-space packages have different versions."
@@ -308,9 +308,10 @@ class PowerTransitions(CauseRule):
 class WindowsDeviceError(CauseRule):
     """Windows stopped the graphics card: Code 43, 10, 31 or 12 in the Device Manager.
 
-    **Why it matters.** No program sees the card until its driver starts.
+    **Why it matters.** Windows gives the card to no program while its driver is stopped.
 
-    **What to do.** Reinstall the driver cleanly. In a virtual machine, hide the hypervisor for drivers before R465.
+    **What to do.** Read the code in the Device Manager; each has its own cause. A damaged driver is installed once more with the option
+    “clean installation”. In a virtual machine, drivers before R465 must not see the hypervisor.
 
     **Sources.** Microsoft, "Error codes in Device Manager"; NVIDIA, GeForce passthrough (R465 and newer).
     """

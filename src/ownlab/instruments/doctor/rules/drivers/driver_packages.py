@@ -11,9 +11,10 @@ from ownlab.text import listing, text
 
 __all__ = ["DriverPackagesBroken", "DriverPackagesMixed", "RepositoryKey"]
 
+# Follows a check: it removes a driver that may work.
 _PURGE = (
     text(
-        "sudo apt-get purge '*nvidia*' 'libcuda*' 'cuda-drivers*' && sudo apt-get autoremove   # Fedora: sudo dnf remove '*nvidia*'"
+        "If that does not help, and a console without graphics is at hand: sudo apt-get purge '*nvidia*' 'libcuda*' 'cuda-drivers*' && sudo apt-get autoremove   # Fedora: sudo dnf remove '*nvidia*'"
     ),
     text("Then install one branch from one source:"),
     text("Ubuntu: sudo ubuntu-drivers install"),
@@ -30,8 +31,8 @@ class DriverPackagesBroken(CauseRule):
     **Why it matters.** NVIDIA's own repository, the distribution and the .run installer name and split the driver
     differently. Packages of two branches or two sources exclude or overwrite each other; half-installed, no module loads.
 
-    **What to do.** Remove every driver package, choose one source and one branch, install again, reboot. Exclude the driver
-    from unattended upgrades on servers.
+    **What to do.** Reboot first: after an upgrade that is often all. If packages of two sources are mixed, keep one source and one branch,
+    and remove the others. Exclude the driver from unattended upgrades on servers.
 
     **Sources.** NVIDIA, Driver Installation Guide; Ubuntu Server documentation, "NVIDIA drivers installation"; Arch Wiki, "NVIDIA".
     """
@@ -62,8 +63,12 @@ class DriverPackagesBroken(CauseRule):
                 "Packages were upgraded under the running driver, or over a driver that was installed by hand (.run file)."
             ),
             (
+                text("sudo reboot   # so that module and libraries have the same version: mostly that is all"),
                 text(
-                    "Reboot, so that module and libraries have the same version. If the driver came from a .run file:"
+                    "If it remains: cat /sys/module/nvidia/version; dpkg -l | grep -E 'nvidia|libcuda'; ls /usr/bin/nvidia-uninstall   # a .run file beside packages"
+                ),
+                text(
+                    "Only if two sources are mixed, when nothing uses the cards: keep one. Packages instead of the .run file:"
                 ),
                 *_PURGE,
                 text(
@@ -227,7 +232,7 @@ class DriverPackagesMixed(Rule):
     **Why it matters.** The driver's kernel module, its libraries and its tools must have exactly one version. Parts of two
     branches or two repositories do not work together: nvidia-smi and CUDA then report a mismatch, or find no driver.
 
-    **What to do.** Remove all of them, choose one source and one branch, install again, reboot.
+    **What to do.** See which source each package is from. Keep one source and one branch, remove the packages of the other, and reboot.
 
     **Sources.** NVIDIA, Driver Installation Guide; Ubuntu Server documentation, "NVIDIA drivers installation".
     """

@@ -152,7 +152,6 @@ def _load_module(machine: Machine) -> tuple[str, ...]:
         )
     )
     return (
-        *_look_for_the_card(machine),
         text(
             "Load the module and read the kernel's messages: {modprobe}; {dmesg} | grep -iE 'nvrm|nvidia|nouveau' | tail",
             modprobe=as_root(machine, "modprobe nvidia"),
@@ -160,37 +159,17 @@ def _load_module(machine: Machine) -> tuple[str, ...]:
         ),
         *([text("If there is no module for this kernel: {command}", command=install)] if install else []),
         build,
-        *_other_reasons(machine),
-        text(
-            "If the card is listed (lspci -d 10de:), that does not help, and this is not WSL: remove all driver packages and install the driver again:"
-        ),
+        *_last_remedy(machine),
+    )
+
+
+def _last_remedy(machine: Machine) -> tuple[str, ...]:
+    """Return the driver's installation, where the card is known to be on the bus: without it no driver helps."""
+    if machine.origin == "pasted" and not nvidia_on_pci(machine):
+        return ()
+    return (
+        text("If that does not help: remove all driver packages and install the driver again:"),
         *driver_remedy(machine),
-    )
-
-
-def _look_for_the_card(machine: Machine) -> tuple[str, ...]:
-    """Return the first check where it is not known whether the card is on the bus: without it no driver helps."""
-    if machine.origin != "pasted" or nvidia_on_pci(machine):
-        return ()
-    return (
-        text(
-            "Look whether the card is there: lspci -d 10de:   # no line: no driver helps. Check slot, power cable and riser (behind a riser set the"
-            " slot's PCIe speed in the firmware to Gen1 or Gen2, not Auto); in a virtual machine, whether the card is passed through."
-        ),
-    )
-
-
-def _other_reasons(machine: Machine) -> tuple[str, ...]:
-    """Return the checks for reasons that a pasted failure of nvidia-smi alone does not show."""
-    if machine.origin != "pasted" or nvidia_on_pci(machine):
-        return ()
-    return (
-        text(
-            "In WSL (uname -r names microsoft): install no driver there; WSL 1 cannot use a GPU (wsl -l -v; wsl --set-version NAME 2), WSL 2 takes"
-            " the driver of Windows: update that and Windows, then wsl --shutdown."
-        ),
-        text("With Secure Boot on (mokutil --sb-state): enrol the key that signs the module, or turn Secure Boot off."),
-        text("On a cluster: use a node with a card, and request one (Slurm: --gres=gpu:1)."),
     )
 
 

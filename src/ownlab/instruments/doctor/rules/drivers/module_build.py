@@ -71,8 +71,9 @@ class ModuleBuildFailed(CauseRule):
             ),
         ),
         Cause(
-            r"compiler version check failed|kernel was built (?:by|with) gcc.*(?:but|differs)|cc version check failed"
+            r"compiler version check failed|gcc-version-check failed|compiler used to compile the kernel \(gcc|kernel was built (?:by|with) gcc.*(?:but|differs)|cc version check failed"
             r"|the compiler used to compile the kernel .*does not exactly match|unrecognized command.line option.*(?:-f|-m)"
+            r"|GCC used for (?:the )?compiling the kernel[^\n]*is different|different from the current GCC version"
             r"|unable to find the development tool `?(?:cc|make|gcc)|gcc: command not found|make: command not found",
             text("The compiler does not match the kernel, so the driver's module cannot be built"),
             text("A kernel module must be compiled with the compiler (major version) that built the kernel."),

@@ -130,7 +130,7 @@ class KernelCrash(CauseRule):
     title = text("The kernel crashed inside the graphics driver")
     causes = (
         Cause(
-            r"(?:RIP|PC is at|pc :)[^\n]*\[?(?:nvidia\w*|nv\d+rm|_nv\d+rm|nouveau|amdgpu|i915|xe)\b|(?:BUG: |Oops|general protection fault|Kernel panic|kernel NULL pointer)[^\n]*(?:nvidia|_nv\d|nouveau|amdgpu)|(?:nvidia|nouveau|amdgpu)\w*[^\n]*(?:Oops|general protection fault|Kernel panic|NULL pointer dereference)|WARNING: CPU: \d+ PID: \d+ at [^\n]*(?:nvidia|nouveau|amdgpu)",
+            r"(?:\bRIP\b|PC is at|\bpc :)[^\n]*\[?\b(?:nvidia\w*|nv\d+rm|_nv\d+rm|nouveau|amdgpu|i915|xe)\b|(?:BUG: |Oops|general protection fault|Kernel panic|kernel NULL pointer)[^\n]*(?:nvidia|_nv\d|nouveau|amdgpu)|(?:nvidia|nouveau|amdgpu)\w*[^\n]*(?:Oops|general protection fault|Kernel panic|NULL pointer dereference)|WARNING: CPU: \d+ PID: \d+ at [^\n]*(?:nvidia|nouveau|amdgpu)",
             text("The kernel crashed inside the graphics driver"),
             text(
                 "A fault of this driver release, a kernel that it does not know, or damaged memory. What ran on the card is lost."

@@ -11,7 +11,7 @@ __all__ = ["ContainerDaemon"]
 class ContainerDaemon(CauseRule):
     """The container engine does not start, refuses this user, or cannot get an image.
 
-    **Why it matters.** Nothing of this is about the GPU, but it often appears while GPU support is set up: a comma in
+    **Why it matters.** The GPU has no part in these errors, but they often appear while GPU support is set up: a comma in
     daemon.json is missing, a runtime is named twice, the user is not in the group docker, an old CUDA image is gone.
 
     **What to do.** Mend the engine first, and try a plain container (`docker run --rm hello-world`), then one with a card.

@@ -47,8 +47,7 @@ def _not_found_messages(library: str) -> tuple[str, ...]:
     return (
         rf"{library}: cannot open shared object file|error while loading shared libraries: {library}\s*(?:\n|$)",
         rf"Could not load dynamic library '{library}'",
-        rf"Couldn't open CUDA library {library}",
-        rf"Could not (?:locate|find) (?:library )?{library}",
+        rf"(?:Couldn't open CUDA library|Could not (?:locate|find)(?: library)?) {library}",
         rf"Library {library} is not found or cannot be loaded",
         rf"(?:Unable to|Could not|Cannot|Failed to) (?:load|open|dlopen|find)(?: library)? ['\"(]*{library}(?![^\n]*(?:Error: lib(?!cudnn)|symbol))",
         rf"{library}['\"]?:? (?:was )?not found",
@@ -325,7 +324,8 @@ def _install_cudnn(machine: Machine, wanted: str | None) -> Iterator[str]:
             other = cudnn_wheel(wanted, 11) if wanted and not torch_cuda and major == 12 else None
             if other:
                 yield text(
-                    "If the program was built with CUDA 11: pip install '{wheel}'; CUDA 10: its archive.", wheel=other
+                    "If the program was built with CUDA 11: pip install '{wheel}'; CUDA 10: from NVIDIA's archive of cuDNN.",
+                    wheel=other,
                 )
             yield _ADD_WHEELS_TO_PATH
             return
@@ -356,7 +356,7 @@ class ShadowedCudnn(MessageRule):
     different cuDNN versions, install releases that need the same.
 
     **Sources.** pytorch/pytorch#119989; OpenNMT/CTranslate2#1826; tensorflow/tensorflow#60913;
-    torch/backends/cudnn/__init__.py.
+    `torch/backends/cudnn/__init__.py`.
     """
 
     code = "cudnn-shadow"

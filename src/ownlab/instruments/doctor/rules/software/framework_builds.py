@@ -56,7 +56,7 @@ class CpuOnlyBuild(MessageRule):
     program should choose the CPU: `device = "cuda" if torch.cuda.is_available() else "cpu"`, and `map_location="cpu"` when
     it loads a checkpoint that was saved on a GPU.
 
-    **Sources.** torch/cuda/__init__.py (the message); astral-sh/uv#17236 (CPU wheels chosen silently); jax's own warning.
+    **Sources.** `torch/cuda/__init__.py` (the message); astral-sh/uv#17236 (CPU wheels chosen silently); jax's own warning.
     """
 
     code = "cpu-build"
@@ -255,7 +255,7 @@ class NoKernelImage(MessageRule):
     and Volta the cu126 builds up to torch 2.14. If torch itself supports the card, the extension that failed (flash-attn,
     bitsandbytes, detectron2 …) was compiled without it: rebuild it with `TORCH_CUDA_ARCH_LIST` set to the card.
 
-    **Sources.** torch/cuda/__init__.py (compatibility of sm code); pytorch/pytorch .ci/manywheel (arch lists of the
+    **Sources.** `torch/cuda/__init__.py` (compatibility of sm code); pytorch/pytorch .ci/manywheel (arch lists of the
     wheels); pytorch/pytorch#167244; Comfy-Org/ComfyUI#16438; NVIDIA's CUDA toolkit release notes (first and last CUDA).
     """
 

@@ -40,7 +40,7 @@ class FrameworkVersion(CauseRule):
             r"No module named '?(?:tensorflow\.python|tensorflow\.compat|tensorflow\.keras|keras\.\w+)'?(?:\s|$|;)|cannot import name '\w+' from '(?:tensorflow|keras)\b|module '?keras\S*' has no attribute|cannot import name '\w+' from 'tensorflow\.(?:python|keras)",
             text("TensorFlow and Keras do not belong together, or TensorFlow is installed incompletely"),
             text(
-                "Keras 3 came with TensorFlow 2.16; packages that were written for Keras 2 fail with it. Two packages (tensorflow, tensorflow-gpu, tensorflow-intel) overwrite each other."
+                "Keras 3 came with TensorFlow 2.16; packages that were written for Keras 2 fail with it. Of the packages tensorflow, tensorflow-gpu and tensorflow-intel, two overwrite each other."
             ),
             (
                 text(

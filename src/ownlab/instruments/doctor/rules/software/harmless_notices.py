@@ -94,7 +94,7 @@ class HarmlessNotice(CauseRule):
             (text("Nothing needs to be done. To see what JAX uses: python -c 'import jax; print(jax.devices())'"),),
         ),
         Cause(
-            r"matching Triton is not available|No module named 'triton'|triton not found; flop counting|Triton is not (?:available|supported) on (?:this platform|Windows)",
+            r"matching Triton is not available|triton is not available[,.]? some optimi[sz]ations|No module named 'triton'|triton not found; flop counting|Triton is not (?:available|supported) on (?:this platform|Windows)",
             text("Harmless: Triton is not installed, and some optimisations are off"),
             text("There is no official Triton for Windows. The program works without it, a little slower."),
             (text("Nothing needs to be done. Only torch.compile and packages that require Triton need it."),),

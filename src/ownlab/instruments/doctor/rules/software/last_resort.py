@@ -1,4 +1,4 @@
-"""The rules that answer where no other does: an error that CUDA names, and a message whose program is known."""
+"""The rules that answer where no other does: an error that CUDA names, a message of a known kind, and one whose program is known."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ownlab.instruments.doctor.differential import SEVERAL_CAUSES, is_notice, recognise
 from ownlab.instruments.doctor.records import Case, Finding
-from ownlab.instruments.doctor.rule import QUOTES_SHOWN, Cause, CauseRule, MessageRule, quote
+from ownlab.instruments.doctor.rule import QUOTES_SHOWN, Cause, CauseRule, MessageRule, Rule, quote
 from ownlab.text import text
 
-__all__ = ["CudaErrorName", "KnownComponent"]
+__all__ = ["CudaErrorName", "KnownComponent", "SeveralCauses"]
 
 
 class CudaErrorName(CauseRule):
@@ -89,6 +90,42 @@ class CudaErrorName(CauseRule):
             ),
         ),
     )  # fmt: skip
+
+
+class SeveralCauses(Rule):
+    """No rule knows this message, but it is of a known kind, whose causes are known.
+
+    **Why it matters.** Tools report the same trouble in many words: that a library is not found, that no card is seen, that versions
+    do not fit. The kind of the message is clear then, though not which of its causes it has here.
+
+    **What to do.** Run the checks in the order in which they stand; each separates one cause from the others. Change something
+    only when a check has shown the cause.
+
+    **Sources.** ld.so(8); CUDA driver and runtime API, error types; NVIDIA driver README and Container Toolkit; pip and conda documentation;
+    Linux kernel, DRM and KFD messages; NCCL and torch.distributed documentation; AMD ROCm, Intel oneAPI, Huawei CANN and Cloud TPU documentation.
+    """
+
+    code = SEVERAL_CAUSES
+    severity = "note"
+    title = text("A message of a known kind, which has several causes")
+    last_resort = True
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        """Yield one finding about the first kind of message that reports a failure."""
+        if case.machine.origin != "pasted":
+            return
+        for recognised in recognise(case):
+            line = quote(recognised.message, recognised.match)
+            yield self.finding(
+                title=recognised.family.title,
+                severity="note" if is_notice((line,)) else "warning",
+                evidence=(line,),
+                meaning=text(
+                    "The message does not show its cause. The most likely one: {cause}.", cause=recognised.likely.cause
+                ),
+                fix=(recognised.likely.check,),
+            )
+            return
 
 
 class _Component(NamedTuple):

@@ -67,7 +67,10 @@ class IllegalMemoryAccess(MessageRule):
             else text("A kernel failed on the card: a fault in its code, or an unstable or faulty card")
             if unspecified
             else None,
-            evidence=(*quotes[:QUOTES_SHOWN], *(f"kernel log: {line[:200]}" for line in dict.fromkeys(logged[:1]))),
+            evidence=(
+                *quotes[:QUOTES_SHOWN],
+                *(text("kernel log: {line}", line=line[:200]) for line in dict.fromkeys(logged[:1])),
+            ),
             meaning=sentences(
                 _meaning_of_finished() if finished else _meaning_of_code(),
                 text("The Xid in the kernel log is this same event.") if logged else None,

@@ -411,7 +411,7 @@ class JaxBuild(CauseRule):
             ),
         ),
         Cause(
-            r"Unable to initialize backend '(?:cuda|gpu)'|jaxlib[^\n]*has no attribute 'GpuAllocatorConfig|No GPU/TPU found, falling back to CPU|jaxlib is not installed|Unknown backend:? '?(?:cuda|gpu)|CUDA-enabled jaxlib is not installed|\[CpuDevice\(id=0\)\]|TFRT_CPU_0",
+            r"Unable to initialize backend '(?:cuda|gpu)'|(?:^|\n)(?![^\n]*backend '(?:rocm|tpu)')[^\n]*jaxlib[^\n]*has no attribute 'GpuAllocatorConfig|No GPU/TPU found, falling back to CPU|jaxlib is not installed|Unknown backend:? '?(?:cuda|gpu)|CUDA-enabled jaxlib is not installed|\[CpuDevice\(id=0\)\]|TFRT_CPU_0",
             text("jaxlib is the CPU build, or finds no card"),
             text(
                 "JAX found no CUDA back end and computes on the CPU. Usually jaxlib was installed without CUDA; else the driver is missing."

@@ -12,7 +12,7 @@ from ownlab.instruments.doctor.remedies import torch_command
 from ownlab.instruments.doctor.rule import Rule
 from ownlab.machine.facts import Known, value_of
 from ownlab.machine.records import Machine
-from ownlab.text import text
+from ownlab.text import listing, text
 
 __all__ = ["MixedPackages", "TorchSeesNoGpu"]
 
@@ -165,7 +165,7 @@ def _problems_of_others(machine: Machine) -> Iterator[tuple[str, str, str]]:
     if len(cupy) > 1:
         yield (
             text("CuPy is installed twice"),
-            text("{names} (list of packages)", names=", ".join(cupy)),
+            text("{names} (list of packages)", names=listing(cupy, "{items}, {last}")),
             text(
                 "pip uninstall -y {names}; pip install cupy-cuda12x   # the one for the CUDA that the driver supports",
                 names=" ".join(cupy),
@@ -183,7 +183,7 @@ class TorchSeesNoGpu(Rule):
     **What to do.** Ask torch for its build first: `torch.version.cuda` is None in a CPU build. Adding cudatoolkit to a CPU
     build does not change it.
 
-    **Sources.** torch/cuda/__init__.py; conda-forge documentation, "Installing CUDA-enabled packages".
+    **Sources.** `torch/cuda/__init__.py`; conda-forge documentation, "Installing CUDA-enabled packages".
     """
 
     code = "torch-no-gpu"

@@ -41,7 +41,7 @@ def _other_pythons(machine: Machine) -> Iterator[str]:
         yield text(
             "ownlab doctor --python {python}   # also on PATH: {others}",
             python=others[0],
-            others=", ".join(others[1:]),
+            others=listing(others[1:], "{items}, {last}"),
         )
     elif others:
         yield f"ownlab doctor --python {others[0]}"

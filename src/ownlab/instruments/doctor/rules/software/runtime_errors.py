@@ -55,7 +55,7 @@ class RuntimeFailure(CauseRule):
             r"does not support efficient float16|Requested (?:float16|int8_float16|bfloat16) compute type|A tensor with all NaNs was produced|probability tensor contains either|loss is nan[^\n]*fp16|video card does not support half type|does not support (?:FP16|half)",
             text("This card computes slowly or wrongly in float16"),
             text(
-                "GTX 16 cards produce NaN in some models, and Pascal and older cards have no fast float16; so do CPUs."
+                "GTX 16 cards produce NaN in some models; Pascal and older cards have no fast float16, nor have CPUs."
             ),
             (
                 text(

@@ -4,7 +4,8 @@ import contextlib
 import inspect
 import os
 import subprocess
-from typing import Any, Callable, ClassVar, Dict, List, Tuple
+from types import TracebackType
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
 from ipykernel.zmqshell import ZMQInteractiveShell
 from IPython.core.error import UsageError
@@ -15,6 +16,8 @@ from IPython.utils.text import LSString, SList
 from . import _system_commands
 
 __all__ = ["Shell"]
+
+KERNEL = "ipykernel.kernelbase"  # its raw_input and getpass are what a notebook calls
 
 
 class Shell(ZMQInteractiveShell):
@@ -53,6 +56,13 @@ class Shell(ZMQInteractiveShell):
         self._keep_status(cmd, result.returncode)
         return SList(result.output.splitlines()) if split else LSString(result.output)
 
+    def _get_exc_info(self, exc_tuple: Any = None) -> Any:  # the name in IPython 7 to 9
+        """Return the error to show. Of an interrupted input() only the notebook's own lines matter."""
+        info = super()._get_exc_info(exc_tuple)  # type: ignore[no-untyped-call]
+        if isinstance(info[1], KeyboardInterrupt):
+            end_at_question(info[2])
+        return info
+
     def _keep_status(self, command: str, status: int) -> None:
         self.user_ns["_exit_code"] = status
         if status and getattr(self, "system_raise_on_error", False):  # IPython 9.7 and later
@@ -63,6 +73,14 @@ class Shell(ZMQInteractiveShell):
         self.events.unregister("pre_run_cell", self._print_notes)
         for note in self.notes:
             print(note)
+
+
+def end_at_question(traceback: Optional[TracebackType]) -> None:
+    """Cut a traceback where the kernel asks a person."""
+    while traceback is not None and traceback.tb_next is not None:
+        if traceback.tb_next.tb_frame.f_globals.get("__name__") == KERNEL:
+            traceback.tb_next = None
+        traceback = traceback.tb_next
 
 
 class Events(EventManager):

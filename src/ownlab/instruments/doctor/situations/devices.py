@@ -1,0 +1,387 @@
+"""Situations of cards: MIG, compute mode, overclocked cards, peer-to-peer, and AMD chips."""
+
+from __future__ import annotations
+
+from ownlab.instruments.doctor.situations.situation import MIG, Situation
+from ownlab.text import text
+
+__all__ = ["DEVICES"]
+
+_MINER = r"\b(?:ethminer|nbminer|lolminer|t-rex|phoenixminer|excavator|ccminer|gminer|nanominer|cudaminer|teamredminer|onezerominer|nicehash\w*|bzminer|rigel|srbminer|xmrig|hashrate|ethash|kawpow|octopus)\b|\b\d+(?:\.\d+)? [KMG]H/s\b|\b(?:DAG|epoch|nonce)s?\b[^\n]*(?:GPU|CUDA)|(?:GPU|CUDA)[^\n]*\bDAG\b"
+_NO_DEVICE = r"No CUDA GPUs|no CUDA-capable|is_available\(\)\W*\n?\W*False|device_count\(\)\W*\n?\W*0\b|No devices were found|CUDA_ERROR_NO_DEVICE|busy or unavailable"
+
+DEVICES: tuple[Situation, ...] = (
+    Situation(
+        "nccl-setup",
+        (MIG, r"Duplicate GPU detected|ncclInvalidUsage|NCCL error[^\n]*invalid usage"),
+        text("NCCL does not work across MIG instances of one card"),
+        text("A process uses one MIG instance, and NCCL sees two ranks on the same card. Training over several instances is not possible."),
+        (
+            text("One process for one instance, without distributed training (CUDA_VISIBLE_DEVICES=MIG-UUID, from nvidia-smi -L)."),
+            text("For one larger job: switch MIG off (sudo nvidia-smi -i 0 -mig 0), or make one larger instance."),
+        ),
+        ("nccl-setup", "nccl", "mig"),
+    ),
+    Situation(
+        "mig-instances",
+        (r"MIG-GPU-[0-9a-f-]+/\d+/\d+", r"invalid device ordinal|No CUDA GPUs|no CUDA-capable|device_count|is_available"),
+        text("The MIG instance is named in the old form, which drivers from R470 on do not take for every program"),
+        text("Old drivers name an instance by card and numbers (MIG-GPU-…/1/0), newer ones by its own UUID (MIG-…). A name that does not exist hides all cards."),
+        (
+            text("nvidia-smi -L   # the UUIDs as this driver names them; then export CUDA_VISIBLE_DEVICES=MIG-UUID before the program starts, and use cuda:0"),
+        ),
+        ("invalid-ordinal", "no-visible-gpu", "hidden", "mig"),
+    ),
+    Situation(
+        "mig-instances",
+        (r"No MIG devices found|\bmig=on\b|MIG mode is enabled, but no MIG devices", _NO_DEVICE + r"|slurmd"),
+        text("MIG is on, but the card has no instance (or none that this process names), so CUDA sees no card"),
+        text("With MIG on, programs see instances only. A card without instances counts as no card."),
+        (
+            text("nvidia-smi -L; nvidia-smi mig -lgi   # what there is"),
+            text("Create instances: sudo nvidia-smi mig -cgi 9,9 -C   # profiles: nvidia-smi mig -lgip; or switch MIG off: sudo nvidia-smi -i 0 -mig 0"),
+            text("If there are instances: export CUDA_VISIBLE_DEVICES=MIG-UUID from nvidia-smi -L. Instances do not survive a reboot."),
+        ),
+        ("no-visible-gpu", "gpu-not-found", "mig", "hidden", "exclusive", "torch-no-gpu", "mig-instances"),
+        unless=r"^\s*MIG (?:\d+\S* +)?Device +\d",
+    ),
+    Situation(
+        "mig",
+        (MIG, r"device_count\(\)\W*\n?(?:\s*Out\[\d+\]: *)?\W*0\b", r"device='cuda:0'|\.cuda\(\)|is_available\(\)\W*\n?\W*True"),
+        text("This torch counts cards in a way that does not know MIG instances; computing works"),
+        text("Releases around 1.13 ask NVML for the number of cards, and do not understand the name of a MIG instance. The instance itself works as cuda:0."),
+        (
+            text("pip install -U torch   # 2.0 and newer count it; or ignore the number and use cuda:0"),
+        ),
+        ("hidden", "no-visible-gpu", "mig", "torch-no-gpu", "gpu-not-found"),
+        severity="warning",
+        while_working=True,
+    ),
+    Situation(
+        "mig",
+        (r"^\s*MIG (?:\d+\S* +)?Device +\d", r"device_count\(\)\W*\n?(?:\s*Out\[\d+\]: *)?\W*1\b"),
+        text("A CUDA process sees one MIG instance at most, however many there are: that is how MIG works"),
+        text("CUDA enumerates a single instance for each process. Nothing is wrong."),
+        (
+            text("Start one process for each instance: CUDA_VISIBLE_DEVICES=MIG-UUID python …   # UUIDs: nvidia-smi -L"),
+            text("For one job over the whole card switch MIG off: sudo nvidia-smi -i 0 -mig 0"),
+        ),
+        ("mig",),
+        severity="note",
+        while_working=True,
+    ),
+    Situation(
+        "exclusive",
+        (r"Compute Mode\s*: *Exclusive_Thread|\bE\. Thread\b", r"context was not created by|busy or unavailable|cuda\w* (?:error|fail)|CUDA_ERROR|failed|error"),
+        text("The card's compute mode allows one thread only, which frameworks cannot use"),
+        text("Exclusive_Thread is an old mode: only the thread that came first may use the card. Frameworks work with several threads."),
+        (
+            text("sudo nvidia-smi -c 0   # Default; or 3 (Exclusive_Process): one process, any number of threads. At each boot, if something sets it."),
+        ),
+        ("exclusive",),
+    ),
+    Situation(
+        "nccl-setup",
+        (r"RTX 40\d0|RTX 50\d0|RTX 3060|GeForce", r"via P2P|NCCL_P2P_DISABLE=1|P2P/(?:IPC|direct|CUMEM)", r"hang|stuck|wrong|100 ?%|99 ?%|NaN|works|timeout|timed out"),
+        text("Peer-to-peer between these GeForce cards does not work, and NCCL hangs or computes wrongly with it"),
+        text("GeForce cards from Ada on have no peer-to-peer over PCIe; some drivers said that they had. NCCL then waits for ever."),
+        (
+            text("export NCCL_P2P_DISABLE=1   # before the program starts; torchrun passes it on"),
+            text("Update the driver (R535 and newer do not offer it there). On other boards: turn the IOMMU or ACS off in the firmware (iommu=pt)."),
+        ),
+        ("nccl", "nccl-setup"),
+        while_working=True,
+        blocks=False,
+    ),
+    Situation(
+        "card-fault",
+        (_MINER, r"illegal|unspecified launch|launch failure|misaligned|CUDA error|Cuda error|CUDA_ERROR|cudaError|GPU\w* (?:crash|hang|lost|not responding)|device is lost|cannot (?:read|write) (?:buffer|memory)|watchdog"),
+        text("A mining program's card made an error: usually clocks or voltage that are too far from the standard"),
+        text("In the order of frequency: the memory's or the core's clock is too high for this load; power (risers, cables, supply) or heat; Windows' paging file is smaller than the memory of all cards; a driver or release of the miner with a fault; a failing card."),
+        (
+            text("Set all cards to standard clocks and power limits, then raise them in small steps; the message's GPU number names the card to begin with."),
+            text("One card alone, without riser, on another power cable: the fault stays with the card, or with the place."),
+            text("Windows: a paging file of at least the sum of the cards' memory (16 GB and more). Then another release of the miner and of the driver."),
+        ),
+        ("illegal-access", "unknown-message", "runtime-failure", "cuda-error", "driver-reset", "cuda-library", "unfit-library"),
+        unless=r"out of memory|insufficient|not compiled|no kernel image|\btorch\b|tensorflow|\bXid\b",
+    ),
+    Situation(
+        "rocm-libraries",
+        (r"\b(?:PITCAIRN|TAHITI|OLAND|VERDE|HAINAN|BONAIRE|KABINI|MULLINS|KAVERI|TOPAZ|RAVEN2?|STONEY|CARRIZO)\b[^\n]*not supported in kfd",),
+        text("The kernel's compute driver does not support this AMD chip: ROCm cannot use it"),
+        text("The card is older than what ROCm ever supported, or the processor's graphics are left out. No setting or rights change that."),
+        (
+            text("Another card; or OpenCL through Mesa (rusticl) and Vulkan for programs that have them."),
+            text("lspci -nn | grep -iE 'vga|display'   # if there is a second, supported card, look at that one: rocminfo | grep gfx"),
+        ),
+        ("rocm-libraries", "dev-permission", "rocm-devices"),
+    ),
+    Situation(
+        "rocm-libraries",
+        (r"Incompatible kernel and userspace|kfd[^\n]*version[^\n]*(?:too old|incompatible)",),
+        text("The kernel's amdgpu driver is older than this ROCm"),
+        text("ROCm's runtime asks for functions that this kernel's driver does not have, and leaves the card out."),
+        (
+            text("uname -r; modinfo -F version amdgpu; cat /opt/rocm/.info/version   # update the kernel, or install amdgpu-dkms of the same ROCm release; reboot"),
+            text("Or an older ROCm (image) that fits this kernel."),
+        ),
+        ("rocm-libraries", "rocm-devices"),
+    ),
+    Situation(
+        "rocm-devices",
+        (r"amdgpu not found in modules|ROCk module is NOT loaded|ROCk module is not loaded",),
+        text("ROCm does not see the module amdgpu: it is not loaded, or it is built into the kernel"),
+        text("The tools look at the list of loaded modules. A kernel with amdgpu built in works although they complain, and so does a container whose image has no lsmod (package kmod); without the module no card is usable."),
+        (
+            text("ls -l /dev/kfd; grep -c amdgpu /proc/modules; zgrep CONFIG_DRM_AMDGPU /proc/config.gz   # =y and /dev/kfd there: harmless"),
+            text("Otherwise: sudo modprobe amdgpu; sudo dmesg | grep -iE 'amdgpu|kfd' | tail; is it blacklisted (grep -rs amdgpu /etc/modprobe.d), or is the card missing (lspci -d 1002:)?"),
+            text("In WSL there is no amdgpu; in a container: --device=/dev/kfd --device=/dev/dri."),
+        ),
+        ("gpu-not-found", "rocm-devices", "rocm-libraries"),
+        unless=r"Permission denied|No such file",
+    ),
+    Situation(
+        "amd-fault",
+        (r"HSA_OVERRIDE_GFX_VERSION=\d|\bgfx1030\b[\s\S]{0,80}Instinct", r"Memory access fault by GPU node|GPU Hang|HSA_STATUS_ERROR_EXCEPTION|HW Exception|invalid device function|hangs?\b"),
+        text("HSA_OVERRIDE_GFX_VERSION is set, so the card runs code of another chip"),
+        text("The variable makes the card appear as a chip that it may not be. On supported cards (Instinct, RX 7900, RX 6800) it does harm; on others it works for chips of the same family only."),
+        (
+            text("unset HSA_OVERRIDE_GFX_VERSION; rocminfo | grep -E 'gfx|Marketing'   # the chip itself; also look in ~/.bashrc, the service's file, the container's -e"),
+            text("If the framework has no code for the chip without it: a build for the chip (TheRock's or the distribution's packages), or the value of its own family."),
+        ),
+        ("amd-fault", "rocm-libraries", "rocm-build"),
+    ),
+    Situation(
+        "rocm-libraries",
+        (r"\bgfx1103\b|Radeon 7[46]0M|Radeon 780M", r"hipErrorNoBinaryForGpu|no kernel image|invalid device function|rocBLAS error|Tensile|not supported|Unable to find code object"),
+        text("This build has no code for the graphics in this Ryzen (gfx1103)"),
+        text("AMD's releases have code for the cards of this family (gfx1100 to gfx1102), not for this chip."),
+        (
+            text("A build that lists gfx1103: the distribution's ROCm (Fedora, Debian), or TheRock's packages (gfx110X)."),
+            text("HSA_OVERRIDE_GFX_VERSION=11.0.0 runs code of gfx1100; on some systems it works, on others it hangs the machine: save your work first. Or Vulkan (llama.cpp)."),
+        ),
+        ("rocm-build", "rocm-libraries", "no-kernel"),
+    ),
+    Situation(
+        "rocm-build",
+        (r"\bgfx110[0-2]\b|\bRX 7[6-9]\d0", r"hipErrorNoBinaryForGpu|HIP error: (?:no kernel image|invalid device function)|Unable to find code object"),
+        text("This build has no code for this RDNA 3 card (gfx110x)"),
+        text("gfx1100 and gfx1101 (RX 7700 to 7900) are in torch's newer ROCm builds, gfx1102 (RX 7600) in some only. It can run code of gfx1100."),
+        (
+            text("pip install --force-reinstall torch torchvision --index-url https://download.pytorch.org/whl/rocm6.4   # has gfx1100 and newer chips of the family"),
+            text("RX 7600 and where the build lacks the chip: export HSA_OVERRIDE_GFX_VERSION=11.0.0   # before the program starts; in a container: -e HSA_OVERRIDE_GFX_VERSION=11.0.0"),
+        ),
+        ("rocm-build", "rocm-libraries", "no-kernel"),
+    ),
+    Situation(
+        "rocm-build",
+        (r"\bgfx103[1-6]\b|\bRX 6[3-7]\d0|Radeon 6[68]0M", r"hipErrorNoBinaryForGpu|HIP error: (?:no kernel image|invalid device function)|Unable to find code object"),
+        text("This build has no code for this RDNA 2 chip (gfx103x), but can run that of gfx1030"),
+        text("AMD supports gfx1030 (RX 6800 and 6900) only; the other chips of the family run the same code."),
+        (
+            text("export HSA_OVERRIDE_GFX_VERSION=10.3.0   # before the program starts (Linux); in a container: -e HSA_OVERRIDE_GFX_VERSION=10.3.0"),
+            text("With graphics of the CPU beside a card: export HIP_VISIBLE_DEVICES=0   # the card's number in rocminfo. Windows: libraries built for the chip."),
+        ),
+        ("rocm-build", "rocm-libraries", "no-kernel"),
+        unless=r"\bgfx103[67]\b|^fact: family windows|WinError|\.dll\b",
+    ),
+    Situation(
+        "dev-permission",
+        (r"/dev/kfd[^\n]*\brender\b", r"fails as user|works as root|Permission denied|OUT_OF_RESOURCES", r"\bvideo\b"),
+        text("/dev/kfd belongs to the group render, in which this user is not"),
+        text("Older instructions name the group video; newer systems give the device to render."),
+        (text("sudo usermod -aG render,video $USER; then log out and in again; groups must show render"),),
+        ("dev-permission", "rocm-libraries", "rocm-devices"),
+        unless=r"member of render|\bdocker\b|rocm-user",
+    ),
+    Situation(
+        "leftover-process",
+        (r"VLLM::(?:EngineCore|Worker)|sglang::scheduler|ray::\w+Worker", r"memory|still|Free memory|\bdocker (?:rm|stop|kill)\b"),
+        text("Processes of an inference server that was killed live on and hold the cards' memory"),
+        text("The server's engine and workers are processes of their own. If the first one is killed with SIGKILL, they are not told."),
+        (
+            text("ps -eo pid,ppid,stat,args | grep -E 'VLLM::|sglang::|ray::'; kill PID   # then kill -9 PID; nvidia-smi must show free memory"),
+            text("End the server with Ctrl+C or kill -TERM in future; in a container stop the container (docker stop)."),
+        ),
+        ("leftover-process", "held", "serving-memory"),
+        severity="warning",
+        while_working=True,
+        unless=r"Traceback|\bERROR\b|illegal memory|out of memory",
+    ),
+    Situation(
+        "exclusive",
+        (r"exclusive[ _-]?process", r"busy or unavailable|cudaErrorDevicesUnavailable", r"torchrun|distributed|\bddp\b|nproc|mpirun|\bsrun\b|local_rank"),
+        text("The cards allow one process each, and the ranks open each other's card"),
+        text("In the mode exclusive process, every rank must touch its own card only. A first CUDA call without a card number opens card 0."),
+        (
+            text("In the program, before any other CUDA call: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])); or start each rank with its own CUDA_VISIBLE_DEVICES (Slurm: --gpus-per-task=1)"),
+            text("Where you may: sudo nvidia-smi -c 0   # the default mode; on a cluster ask its administrators"),
+        ),
+        ("exclusive",),
+    ),
+    Situation(
+        "rocm-libraries",
+        (r"\bgfx101[0-2]\b", r"hipErrorNoBinaryForGpu|no kernel image|invalid device function|rocBLAS error|Tensile|not supported|Unable to find code object"),
+        text("ROCm has no code for this RDNA 1 chip (gfx101x, RX 5000)"),
+        text("AMD's releases never supported it, and code of other chips does not run on it reliably."),
+        (
+            text("Another card; or programs with Vulkan (llama.cpp, ncnn) or DirectML (Windows)."),
+            text("Builds of others exist for gfx1010 and gfx1012 (distribution packages, TheRock); for them do not set HSA_OVERRIDE_GFX_VERSION."),
+        ),
+        ("rocm-build", "rocm-libraries", "no-kernel"),
+    ),
+    Situation(
+        "rocm-libraries",
+        (r"\bgfx115[01]\b", r"hipErrorNoBinaryForGpu|no kernel image|invalid device function|rocBLAS error|Tensile|not supported|Unable to find code object"),
+        text("This build has no code for this chip (Strix, gfx1150 or gfx1151)"),
+        text("Code for Ryzen AI 300 and Max came late: it is in ROCm 7 and in AMD's own builds for the chip."),
+        (
+            text("Install torch for the chip: pip install --force-reinstall torch torchvision --index-url https://rocm.nightlies.amd.com/v2/gfx1151/   # AMD's nightly builds (gfx1151)"),
+            text("Until then: export HSA_OVERRIDE_GFX_VERSION=11.0.0   # before the program starts; slower, and AMD does not support it"),
+        ),
+        ("rocm-build", "rocm-libraries", "no-kernel"),
+    ),
+    Situation(
+        "tpu",
+        (r"open\(/dev/accel\d+\): Operation not permitted",),
+        text("Another process holds the TPU, or the container may not open it"),
+        text("Usually an earlier run, also one that was interrupted with Ctrl+C or Ctrl+Z, still has the device open; else the container has no rights on it."),
+        (
+            text("sudo lsof -w /dev/accel*; ps aux | grep python   # end what holds it: kill PID (then kill -9 PID); or reboot the VM"),
+            text("rm -f /tmp/libtpu_lockfile; then start again. In a container: docker run --privileged --net=host …"),
+        ),
+        ("tpu",),
+    ),
+    Situation(
+        "nccl-setup",
+        (r"transport/shm\.cc[^\n]*(?:peer access|failure 217)",),
+        text("NCCL's shared host memory (cuMem) asks for peer access, which these cards do not have"),
+        text("Some releases of NCCL 2.2x share the memory of the host through CUDA, and stop where the cards cannot reach each other. Shared memory itself works without it."),
+        (
+            text("export NCCL_CUMEM_HOST_ENABLE=0   # before the program starts; torchrun and mpirun must pass it on"),
+            text("Or a newer NCCL (pip install -U nvidia-nccl-cu12, if torch accepts it). In a container: --ipc=host or --shm-size=1g."),
+        ),
+        ("nccl-setup", "nccl", "cuda-error"),
+        while_working=True,
+        blocks=False,
+    ),
+    Situation(
+        "hidden",
+        (r"CUDA_VISIBLE_DEVICES=\$(?:\d|[a-z]\w*)\b", r"no CUDA-capable device|No CUDA GPUs|is_available\(\)\W*\n?\W*False"),
+        text("CUDA_VISIBLE_DEVICES is given a shell variable, which holds no card's number here"),
+        text("$0 is the name of the shell, $1 is empty at a prompt. A text that is no number hides all cards."),
+        (text("export CUDA_VISIBLE_DEVICES=0   # the number itself; nvidia-smi -L lists them"),),
+        ("no-visible-gpu", "gpu-not-found", "torch-no-gpu", "cuda-error"),
+    ),
+    Situation(
+        "mig-instances",
+        (r"no MIG devices", r"\breboot|\brestart"),
+        text("MIG instances do not survive a reboot: they must be created again"),
+        text("The card keeps only whether MIG is on. That is how it works; nothing is broken."),
+        (
+            text("sudo nvidia-smi mig -cgi 19,19,19,19,19,19,19 -C   # the profiles as before; their numbers: nvidia-smi mig -lgip"),
+            text("At each boot: NVIDIA's mig-parted with its service (nvidia-mig-manager), or a systemd unit with that command before what uses the card."),
+        ),
+        ("mig-instances", "mig", "no-visible-gpu"),
+    ),
+    Situation(
+        "kubernetes",
+        (r"error getting device memory info: Insufficient Permissions|error visiting device[^\n]*Insufficient Permissions",),
+        text("The device plugin may not read the cards in MIG mode"),
+        text("A container sees a card with MIG on, and its instances, only with the right to monitor MIG."),
+        (
+            text("Set NVIDIA_MIG_MONITOR_DEVICES=all in the plugin's DaemonSet, with the capability SYS_ADMIN, as the manifest that NVIDIA ships does (Helm: migStrategy)."),
+        ),
+        ("dev-permission", "nvml-unknown", "mig", "unknown-message"),
+    ),
+    Situation(
+        "smi-refused",
+        (r"could not be reset[\s\S]{0,200}In use by another client|error resetting all GPUs", r"^nvidia_drm\s+\d+"),
+        text("The cards cannot be reset, because the module nvidia_drm holds them"),
+        text("nvidia_drm (and a display or console on it) keeps every card open, also where no process is listed."),
+        (
+            text("Without a display on these cards: sudo systemctl stop nvidia-persistenced nvidia-fabricmanager; sudo rmmod nvidia_drm nvidia_modeset"),
+            text("Apply the MIG configuration, then: sudo modprobe nvidia_drm; sudo systemctl start nvidia-persistenced nvidia-fabricmanager. If rmmod says it is in use: boot without the graphical target, or with nvidia_drm.modeset=0"),
+        ),
+        ("smi-refused",),
+        severity="warning",
+        blocks=False,
+    ),
+    Situation(
+        "leftover-process",
+        (r"No running processes found", r"^/dev/nvidia\d+:\s+\S+\s+\d*\s*F\S*m?\s+\w+|fuser[^\n]*/dev/nvidia[\s\S]*^/dev/nvidia\d+:"),
+        text("Processes have the card open that nvidia-smi does not list"),
+        text("Usually workers of a run that was killed, or processes of another container. They keep its memory until they end."),
+        (
+            text("sudo fuser -v /dev/nvidia*; ps -o pid,ppid,stat,etime,args -p PID   # your own and left over: kill PID, then kill -9 PID"),
+            text("In a container: end them on the host, or stop that container."),
+        ),
+        ("leftover-process",),
+        severity="warning",
+        blocks=False,
+        while_working=True,
+    ),
+    Situation(
+        "nccl-setup",
+        (r"ACSCtl:\s*SrcValid\+", r"nccl|all_reduce|\bP2P\b|p2pBandwidth"),
+        text("PCIe access control (ACS) is on: data between the cards goes through the processor, where NCCL becomes slow or hangs"),
+        text("With SrcValid+ a switch sends every transfer between cards up to the root, and with an IOMMU it may never arrive."),
+        (
+            text("Try it: NCCL_P2P_DISABLE=1 in front of the command. If that works, it is this."),
+            text("Turn ACS off in the firmware; or, until the next start, for each bridge that shows SrcValid+: sudo setpci -s BUS ECAP_ACS+6.w=0. Virtual machines with passed-through cards need ACS: there keep it."),
+            text("IOMMU: boot with iommu=pt."),
+        ),
+        ("nccl-setup", "nccl"),
+        blocks=False,
+        while_working=True,
+    ),
+    Situation(
+        "nccl-setup",
+        (r"NCCL WARN[^\n]*(?:Connect|connect)[^\n]*\b172\.(?:1[7-9]|2\d|3[01])\.\d+\.\d+", r"\bdocker run\b|\bpodman run\b|^root@[0-9a-f]{12}\b|^[0-9a-f]{12}:\d+:\d+ "),
+        text("NCCL gives the other machines the container's own address (Docker's bridge), which they cannot reach"),
+        text("Besides the port of the master, NCCL opens others on the address that it sees. Inside a bridged container that is a private one."),
+        (
+            text("Start the containers in the host's network: docker run --network=host --ipc=host …; then export NCCL_SOCKET_IFNAME=INTERFACE   # the one that the machines share: ip -br addr"),
+            text("Docker in WSL 2 is behind another address translation: --network=host does not reach outside; use Linux itself, or WSL's mirrored network mode."),
+        ),
+        ("nccl-setup", "nccl"),
+        unless=r"--net(?:work)?[= ]host",
+        blocks=False,
+        while_working=True,
+    ),
+    Situation(
+        "hidden",
+        (r"^fact: variable CUDA_VISIBLE_DEVICES=(?:-1|[1-9]\d?)$", r"No CUDA GPUs are available|no CUDA-capable device|device_count\(\)\W*\n?\W*0\b"),
+        text("CUDA_VISIBLE_DEVICES names a card that this machine does not have, so none is visible"),
+        text("The cards are numbered from 0. A number that does not exist, and -1, hide all of them. Scripts often contain the number of their author's machine."),
+        (
+            text("nvidia-smi -L   # the numbers that there are; then CUDA_VISIBLE_DEVICES=0, or remove the line (also os.environ['CUDA_VISIBLE_DEVICES'] in the program)"),
+            text("If the number exists: the driver, the container or a CPU build of the framework: python -c 'import torch; print(torch.__version__)'"),
+        ),
+        ("gpu-not-found", "no-visible-gpu", "hidden", "torch-no-gpu"),
+        unless=r"NVIDIA-SMI \d|^fact: driver|\bMIG\b|\+cpu\b",
+    ),
+    Situation(
+        "rocm-build",
+        (r"Ignoring visible gpu device[^\n]*AMDGPU (?:version|ISA)\W*(?P<chip>gfx\w+)\.[^\n]*supported[^\n]*(?P=chip)",),
+        text("This TensorFlow ignores the AMD card although its own list names the chip: a fault of this release"),
+        text("The message shows chip and list. The chip is in the list, so card, driver and ROCm are in order."),
+        (
+            text("pip install tensorflow-rocm==X.Y.Z   # another release for the same ROCm: AMD's page for TensorFlow lists the pairs"),
+            text("HSA_OVERRIDE_GFX_VERSION and installing ROCm again do not help."),
+        ),
+        ("rocm-build", "card-too-old", "rocm-libraries"),
+    ),
+    Situation(
+        "rocm-build",
+        (r"Ignoring visible gpu device[^\n]*AMDGPU (?:version|ISA)\W*gfx\w+",),
+        text("This TensorFlow has no code for this AMD chip, and ignores it"),
+        text("The message names the chip (gfx…) and what the build supports. Old cards and graphics of processors are mostly not in it; no driver changes that."),
+        (
+            text("rocminfo | grep -E 'gfx|Marketing'   # all chips of the machine: only the graphics of the processor may be ignored"),
+            text("If it is the only one: run on the CPU, use an older tensorflow-rocm that still names the chip, or another card."),
+        ),
+        ("rocm-build", "card-too-old", "rocm-libraries"),
+    ),
+)  # fmt: skip

@@ -117,7 +117,6 @@ PATHS = (
     "test_architecture.py",
     "test_chinese_outputs.py",
     "test_distributions.py",
-    "test_docs.py",
     "test_guest_client.py",
     "test_languages.py",
     "test_notebook_on_end.py",

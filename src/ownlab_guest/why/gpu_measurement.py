@@ -19,8 +19,6 @@ __all__ = ["GpuMeasurement"]
 # The first steps choose kernels and fill caches; a short run has few others. All ranks have their windows at the same steps.
 _SYNC_AT, _SYNC_STEPS = 4, 3
 _PROFILE_AT = 12
-# Steps after a window that are left out with it: the profiler's library is unloaded in one of the next calls of CUDA.
-_AFTER = 2
 # Steps in its window, by how long one takes: there are more operators in longer ones.
 _WINDOWS = ((10_000_000, 3), (30_000_000, 2), (1 << 62, 1))
 
@@ -134,7 +132,7 @@ class GpuMeasurement:
         if self.windows and not self._torch.cuda.is_current_stream_capturing():
             self._open_and_close(count)
         if before is not None and self._window is None:
-            self._recovering = _AFTER
+            self._recovering = before.steps_after
         if self._window is not None or self._recovering:
             self._recovering = max(0, self._recovering - 1) if self._window is None else 0
             self._excluded.append(count)  # the step that begins now

@@ -1,6 +1,6 @@
 """Windows of a few steps in which more is measured than every step could bear: torch's profiler, and CUDA's synchronising calls.
 
-The steps in a window, and the one after it, are left out of all times.
+The steps in a window, and those right after it, are left out of all times.
 """
 
 import contextlib
@@ -39,6 +39,8 @@ def _remove_cupti_afterwards(torch: Any) -> None:
 
 class ProfilerWindow:
     """torch.profiler during some steps. Its trace is written as it is, and read by the command after the script."""
+
+    steps_after = 2  # left out with it: the profiler's library is unloaded in one of the next calls of CUDA
 
     def __init__(self, torch: Any, path: str) -> None:
         self._torch, self._path = torch, path
@@ -80,6 +82,8 @@ class ProfilerWindow:
 
 class SyncWindow:
     """Notes the line of each call that waits for the GPU, as torch.cuda.set_sync_debug_mode finds them. No warning is shown."""
+
+    steps_after = 1  # left out with it: the GPU may still be at what was sent in the window
 
     def __init__(self, cuda: Any) -> None:
         self.places: Dict[Optional[Place], int] = {}

@@ -22,7 +22,7 @@ from tests.instruments.why.invented import (
 )
 
 from ownlab.instruments.why.explanation import explain
-from ownlab.instruments.why.records import DataParallel, Distributed, Explanation, Finding, Place
+from ownlab.instruments.why.records import DataParallel, Distributed, Explanation, Finding, Place, Process
 
 TRAINING: dict[str, Any] = {"forward_ms": 10.0, "backward_ms": 20.0, "optimizer_ms": 5.0}
 
@@ -68,6 +68,38 @@ def test_few_workers_are_enough_if_they_are_idle() -> None:
     made = workers(2, 70, cpu=10)
     run = process(data_ms=0.5, loaders=(loader(num_workers=2, pids=(200, 201)),), **TRAINING)
     assert codes(explained(run, workers=made)) == []
+
+
+def busy(run: Process, cores: float) -> Process:
+    """The same process while others keep so many cores busy."""
+    first, last = run.counters
+    return with_counters(run, machine_busy_ticks=round(cores * (last.at_ns - first.at_ns) / 1e7))
+
+
+def test_workers_come_before_making_samples_cheaper() -> None:
+    """On two cores with other work: what the workers leave to wait for costs more than they save, but it is what is left with them."""
+    fetches = tuple(fetch(number * 29, cpu=24) for number in range(40))
+    run = process(data_ms=24, cpu_ms=29, cores=2, loaders=(loader(fetches=fetches, wait_ns=1),), forward_ms=5)
+    explanation = explained(busy(run, 0.8))
+    assert codes(explanation)[:2] == ["no-workers", "slow-preparing"]
+    workers_ms, samples_ms = (only(explanation, code).cost_ms for code in ("no-workers", "slow-preparing"))
+    assert workers_ms < samples_ms
+    assert workers_ms + samples_ms == pytest.approx(24, rel=0.01)  # the one is on top of the other
+
+
+def test_more_workers_come_before_making_samples_cheaper() -> None:
+    run = process(data_ms=25, cpu_ms=5, cores=2, loaders=(loader(num_workers=1, pids=(200,), wait_ns=1),), forward_ms=5)
+    explanation = explained(busy(run, 1.5), workers=workers(1, 30, fetches=40, cpu=30, process_cpu=30))
+    assert codes(explanation)[:2] == ["few-workers", "slow-preparing"]
+    assert only(explanation, "few-workers").cost_ms < only(explanation, "slow-preparing").cost_ms
+
+
+def test_cheaper_samples_come_first_where_workers_are_worth_little() -> None:
+    run = process(
+        data_ms=95, cores=16, loaders=(loader(num_workers=15, pids=tuple(range(200, 215)), wait_ns=1),), forward_ms=5
+    )
+    explanation = explained(run, workers=workers(15, 1500, cpu=1500))
+    assert codes(explanation)[:2] == ["slow-preparing", "few-workers"]
 
 
 def test_many_workers() -> None:

@@ -36,7 +36,7 @@ def explain(evidence: Evidence) -> Explanation:
     findings = [finding for rule in RULES for finding in rule().check(case)]
     if model.gpu is not None:
         findings = [finding for finding in findings if finding.share >= LOWEST_SHARE or finding.step_ms_after is None]
-    findings.sort(key=_rank(findings))
+    findings = sorted(findings, key=_rank(findings))
     return Explanation(
         sentence=_sentence(case, findings, len(ranks)),
         findings=tuple(findings),
@@ -59,18 +59,23 @@ def explain(evidence: Evidence) -> Explanation:
     )
 
 
-def _rank(findings: list[Finding]) -> Callable[[Finding], tuple[bool, float]]:
+def _rank(findings: list[Finding]) -> Callable[[Finding], tuple[bool, float, bool]]:
     """Findings by what they cost.
 
     The load of others distorts the figures of all others, but is no cause in the user's code. What concerns the whole program is
-    harder to change than a line, and what that would be worth is less certain.
+    harder to change than a line, and what that would be worth is less certain. A cause whose cost is what is left without another
+    one follows that one, if that is worth a change.
     """
     general = {rule.code for rule in RULES if rule.general}
+    follows = {rule.code: rule.follows for rule in RULES}
     in_a_line = any(finding.share >= _NOTABLE and finding.code not in general for finding in findings)
 
-    def rank(finding: Finding) -> tuple[bool, float]:
-        cost = finding.cost_ms / _GENERAL if in_a_line and finding.code in general else finding.cost_ms
-        return finding.code == BusyMachine.code, -cost
+    def cost(finding: Finding) -> float:
+        return finding.cost_ms / _GENERAL if in_a_line and finding.code in general else finding.cost_ms
+
+    def rank(finding: Finding) -> tuple[bool, float, bool]:
+        later = [each for each in findings if finding.code in follows[each.code]] if finding.share >= _NOTABLE else []
+        return finding.code == BusyMachine.code, -max(map(cost, [finding, *later])), not later
 
     return rank
 

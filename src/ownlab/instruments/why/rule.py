@@ -50,6 +50,8 @@ class Rule(Cause):
 
     # About the whole program instead of a line: named after a cause in one line, unless it costs several times as much.
     general: ClassVar[bool] = False
+    # Causes that are to be removed first, since this one is about what is left without them: named before it.
+    follows: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def check(self, case: Case) -> Iterable[Finding]:

@@ -85,6 +85,7 @@ class SlowPreparing(Rule):
 
     code = "slow-preparing"
     title = text("Preparing the samples needs more CPU than there is")
+    follows = ("no-workers", "few-workers")
 
     def check(self, case: Case) -> Iterable[Finding]:
         """Say what is left when all cores prepare data."""

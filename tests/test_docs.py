@@ -33,7 +33,9 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def test_a_planted_wrong_path_is_found() -> None:
-    assert missing_paths("see `lab/server/nowhere.py`, `torch/cuda/__init__.py` and `cli/main.py`") == ["lab/server/nowhere.py"]
+    assert missing_paths("see `lab/server/nowhere.py`, `torch/cuda/__init__.py` and `cli/main.py`") == [
+        "lab/server/nowhere.py"
+    ]
 
 
 def test_files_that_the_notice_names_exist() -> None:

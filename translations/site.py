@@ -16,6 +16,7 @@ from pathlib import Path
 
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po, write_po
+from markdown_it import MarkdownIt
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
@@ -40,8 +41,20 @@ TRANSLATED = (
     "tutorial",
     "tutorial-data",
     "how-to/index",
+    "how-to/choose-a-card",
+    "how-to/colab-notebooks",
+    "how-to/data",
     "how-to/diagnose",
+    "how-to/environments",
+    "how-to/get-data",
+    "how-to/history",
+    "how-to/lab",
     "how-to/language",
+    "how-to/notebooks",
+    "how-to/shared-machine",
+    "how-to/slurm",
+    "how-to/storage",
+    "how-to/train",
     "reference/index",
     "reference/commands",
     "explanation/index",
@@ -157,14 +170,25 @@ def check_site(language: str) -> Iterator[str]:
 def check_message(message: str, translation: str) -> Iterator[str]:
     """Yield what a translation has that its message has not, or the other way round. A message of several lines is a block of code."""
     if "\n" in message or not _CHINESE.search(translation):
-        if _without_comments(message) != _without_comments(translation):
+        # Names alone may be listed as Chinese does.
+        if _without_comments(message) != _without_comments(translation.replace("、", ", ")):
             yield "other code"
         return
     for what, pattern in (("code", _CODE), ("links", _TARGET)):
         if sorted(pattern.findall(message)) != sorted(pattern.findall(translation)):
             yield f"other {what}"
-    if _CODE.sub("", message).count("*") != _CODE.sub("", translation).count("*"):
+    # A `*` between punctuation and a Chinese character is no mark of Markdown: it would be shown.
+    if _emphasis(message) != _emphasis(translation):
         yield "other emphasis"
+
+
+def _emphasis(message: str) -> list[str]:
+    """Return the marks of emphasis that Markdown sees, and each `*` that it would show."""
+    inline = [token for block in MarkdownIt().parseInline(message) for token in block.children or ()]
+    shown = [token.content for token in inline if token.type == "text"]
+    return sorted(
+        [*(token.type for token in inline if token.markup in ("*", "**")), *("*" * "".join(shown).count("*"))]
+    )
 
 
 def _without_comments(code: str) -> list[str]:

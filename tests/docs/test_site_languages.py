@@ -55,10 +55,15 @@ def test_messages_are_paragraphs_and_code_with_comments() -> None:
         ("![A card](images/a.png)", "显卡", ["other links"]),
         ("**Names**: all `*.py`", "**名称**：所有 `*.py`", []),
         ("*Recent* says", "最近", ["other emphasis"]),
+        ("*Open…* shows it", "*打开…*显示它", ["other emphasis"]),
+        ("*Open…* shows it", "*打开…* 显示它", []),
+        ("**One.** Two * 3", "**一。**二 * 3", ["other emphasis"]),
         ("a   # once\n\nb --c\n", "a   # 一次\n\nb --c\n", []),
         ("a   # once\n\nb --c\n", "a   # 一次\n\nb --d\n", ["other code"]),
         ("# @title Train\na = 1  # one\n", "# @title 训练\na = 1  # 一\n", ["other code"]),
         ("ownlab", "ownlab", []),
+        ("`--a`, `--b`", "`--a`、`--b`", []),
+        ("`--a`, `--b`", "`--a`、`--c`", ["other code"]),
     ],
 )
 def test_translations_keep_code_and_links(message: str, translation: str, problems: list[str]) -> None:

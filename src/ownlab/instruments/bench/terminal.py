@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ownlab.instruments.bench.comparison import Cell, Comparison, Ranking, ReferenceRatios, Row
+from ownlab.instruments.bench.group_texts import GROUP_MEANINGS, GROUP_TITLES, WORKLOADS
 from ownlab.instruments.bench.records import (
     GROUPS,
     PROFILE_NAMES,
@@ -29,52 +30,6 @@ from ownlab.units import format_bytes, format_rate, format_seconds
 
 __all__ = ["show_bench", "show_comparison", "show_progress", "show_reports"]
 
-_TITLES = {
-    "products": text("Matrix products"),
-    "memory": text("Device memory"),
-    "copies": text("Copies between host and device"),
-    "launch": text("Kernel launches"),
-    "layers": text("Layers"),
-    "training": text("Training steps"),
-    "inference": text("Inference"),
-    "frameworks": text("The same product in other frameworks"),
-    "cpu": text("CPU and its memory"),
-    "disk": text("Disk"),
-    "loader": text("Data loading"),
-}
-# For readers who see such results for the first time.
-_MEANINGS = {
-    "products": text(
-        "How fast the device multiplies matrices, which is most of the work in training. FLOP/s are additions and "
-        "multiplications per second. The names contain the type of the numbers, and the number of rows and columns."
-    ),
-    "memory": text(
-        "How fast the device reads and writes its own memory. This limits text generation, and layers that compute little."
-    ),
-    "copies": text(
-        "How fast data moves to the card and back. Pinned memory avoids a copy by the driver (pin_memory=True of a loader)."
-    ),
-    "launch": text(
-        "How long it takes to start work on the card, which limits small models and batches. Less is better."
-    ),
-    "layers": text("Two layers that networks consist of, each measured separately."),
-    "training": text("Whole steps (forward, backward, update) of known networks. Their data is already on the device."),
-    "inference": text(
-        "One batch after the other, waiting for each. p90 and p99: 90 % and 99 % of the batches took no longer."
-    ),
-    "frameworks": text("The product of the first group in other libraries."),
-    "cpu": text("Matrix products on the processor, and copies within its memory."),
-    "disk": text(
-        "Without the cache of the system: a large file in order, and random blocks of 4 KiB, one (x1) or 16 at a time."
-    ),
-    "loader": text("How many photos per second are decoded and scaled. A card that trains faster waits for its data."),
-}
-_WORKLOADS = {
-    "vision": text("training vision"),
-    "transformer": text("training transformers"),
-    "recurrent": text("training recurrent nets"),
-    "decoding": text("generating text"),
-}
 _KINDS = {"measured": text("measured"), "computed": text("computed")}
 _BAR = 12
 _NAME_NARROWEST = 16
@@ -137,9 +92,9 @@ def show_bench(
     width = _name_width([measure.name for measure in report.results], out, _RATE + _BAR + 19)
     groups = {measure.group: None for measure in report.results}
     for group in sorted(groups, key=(*GROUPS, *groups).index):
-        _heading(out, _TITLES.get(group, group))
-        if group in _MEANINGS:
-            labelled(out, "", Text(_MEANINGS[group], style="dim"), width=0)
+        _heading(out, GROUP_TITLES.get(group, group))
+        if group in GROUP_MEANINGS:
+            labelled(out, "", Text(GROUP_MEANINGS[group], style="dim"), width=0)
         _show_group([measure for measure in report.results if measure.group == group], width, out)
     cards = dict.fromkeys(measure.limit.card for measure in report.results if measure.limit and measure.limit.card)
     for card in cards:
@@ -154,11 +109,11 @@ def show_bench(
     if rankings or references:
         _heading(out, text("Comparison"))
         for ranking in rankings:
-            label = _WORKLOADS.get(ranking.workload) or ranking.workload
+            label = WORKLOADS.get(ranking.workload) or ranking.workload
             labelled(out, label, _format_ranking(ranking), width=26)
         for reference in references:
             ratios = facts(
-                *(f"{_TITLES.get(mean.group, mean.group)} {mean.ratios[1]:.2f} ×" for mean in reference.means)
+                *(f"{GROUP_TITLES.get(mean.group, mean.group)} {mean.ratios[1]:.2f} ×" for mean in reference.means)
             )
             message = (
                 text("{ratios} as fast as {machine}", ratios=ratios, machine=reference.machine)
@@ -328,7 +283,7 @@ def _show_skipped(skipped: Iterable[Skipped], out: Console) -> None:
         messages = {test.message for test in tests if test.message}
         known = _REASONS.get(reason) or reason
         message = next(iter(messages)) if len(messages) == 1 else None
-        names = listing((_TITLES.get(test.name, test.name) for test in tests[:4]), "{items}, {last}")
+        names = listing((GROUP_TITLES.get(test.name, test.name) for test in tests[:4]), "{items}, {last}")
         if len(tests) > 4:
             names = text("{names} and {count} more", names=names, count=len(tests) - 4)
         line = text("{names}: {reason}", names=names, reason=known)
@@ -366,7 +321,7 @@ def show_comparison(comparison: Comparison, out: Console) -> None:
     for number, group in enumerate(dict.fromkeys(row.group for row in comparison.rows)):
         if number:
             out.print()
-        _print_line(out, Text(_TITLES.get(group, group), style="bold"))
+        _print_line(out, Text(GROUP_TITLES.get(group, group), style="bold"))
         for row in comparison.rows:
             if row.group == group:
                 _print_line(out, _row(row, width))

@@ -262,7 +262,8 @@ class Rain(nn.Module):
     def forward(self, past: torch.Tensor) -> torch.Tensor:
         batch, steps, _, high, wide = past.shape
         zero = past.new_zeros(batch, self.width, high // 2, wide // 2)
-        states, made = [(zero, zero) for _ in self.cells], []
+        states = [(zero, zero) for _ in self.cells]
+        made: list[torch.Tensor] = []
         for step in range(steps + self.ahead):
             x = self.enter(past[:, step] if step < steps else made[-1])
             for number, cell in enumerate(self.cells):
@@ -362,7 +363,7 @@ class Actors(nn.Module):
         self.critic = nn.Sequential(first, nn.ELU(), second, nn.ELU(), nn.Linear(width, 1))
 
     @staticmethod
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]  # torch is not there where types are checked
     def advantages(rewards: torch.Tensor, ended: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         found, last = torch.zeros_like(rewards), torch.zeros_like(rewards[0])
         after = torch.zeros_like(last)

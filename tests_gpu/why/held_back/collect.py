@@ -1,6 +1,6 @@
 """Asks `ownlab why` about each held-back loop, keeps the evidence, and measures the changed versions of those that MEASURED lacks.
 
-python3 tests_gpu/why/held_back/collect.py OUT [--measured measured.json] [--steps 30] [--budget SECONDS]
+python3 tests_gpu/why/held_back/collect.py OUT [--folder OTHER] [--measured measured.json] [--steps 30] [--budget SECONDS]
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def explain(script: Path, options: argparse.Namespace, evidence: Path, limit: fl
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--folder", type=Path, default=HERE)
     parser.add_argument("--measured", type=Path)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--budget", type=float, default=3600)
@@ -61,7 +62,7 @@ def main() -> int:
     options = parser.parse_args()
     ends = time.monotonic() + options.budget
     known = json.loads(options.measured.read_text())["loops"] if options.measured else {}
-    cases = json.loads((HERE / "cases.json").read_text())
+    cases = json.loads((options.folder / "cases.json").read_text())
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         evidence = Path(folder, "evidence")
@@ -75,7 +76,7 @@ def main() -> int:
             if ends - time.monotonic() < 12:
                 found["left_out"] = "no time left"
                 continue
-            scripts = measure.versions(entry, Path(folder))
+            scripts = measure.versions(entry, options.folder / "cases", Path(folder))
             found["why"] = explain(
                 scripts["slow"], options, evidence / f"{name}.json", min(options.limit, ends - time.monotonic())
             )

@@ -1,6 +1,6 @@
-"""Measures the training loops of this folder, as they are and with their change, without ownlab.
+"""Measures the training loops of this or another folder, as they are and with their change, without ownlab.
 
-    python3 tests_gpu/why/held_back/measure.py [--steps 80] [--repeats 2] [--only case_03 …] [--earlier FILE] [--output FILE]
+    python3 tests_gpu/why/held_back/measure.py [--folder OTHER] [--steps 80] [--repeats 2] [--only case_03 …] [--earlier FILE] [--output FILE]
 
 Each script prints `STEP_MS <number>` as its last line: the median over windows of steps of the wall time per step,
 the device awaited at the end of each window only. The two versions of a script take turns. `--preload` starts the
@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = HERE / "cases"
 MISSING = 127  # exit status of a run that was stopped
 
 
@@ -113,13 +112,13 @@ def run(script: Path, options: argparse.Namespace, log: Path) -> dict[str, Any]:
     return record
 
 
-def versions(entry: dict[str, Any], folder: Path) -> dict[str, Path]:
-    """The script, and its changed version written into the folder."""
-    script = SCRIPTS / entry["file"]
+def versions(entry: dict[str, Any], cases: Path, out: Path) -> dict[str, Path]:
+    """The script, and its changed version written into a folder."""
+    script = cases / entry["file"]
     if "diff" not in entry:
         return {"slow": script}
-    fixed = folder / script.name
-    fixed.write_text(changed(script.read_text(), (SCRIPTS / entry["diff"]).read_text()))
+    fixed = out / script.name
+    fixed.write_text(changed(script.read_text(), (cases / entry["diff"]).read_text()))
     return {"slow": script, "fixed": fixed}
 
 
@@ -157,7 +156,7 @@ def measure(entries: list[dict[str, Any]], options: argparse.Namespace) -> dict[
             if "gain" in earlier.get(name, {}) or ("diff" not in entry and "slow" in earlier.get(name, {})):
                 results["loops"][name] = earlier[name]
                 continue
-            scripts = versions(entry, Path(temporary))
+            scripts = versions(entry, options.folder / "cases", Path(temporary))
             runs: dict[str, list[dict[str, Any]]] = {version: [] for version in scripts}
             for _ in range(options.repeats):
                 for version, script in scripts.items():
@@ -175,21 +174,24 @@ def measure(entries: list[dict[str, Any]], options: argparse.Namespace) -> dict[
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=HERE, help="the folder with cases.json and cases/")
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--limit", type=float, default=60, help="seconds for one run")
     parser.add_argument("--budget", type=float, default=3600, help="seconds after which no run is started")
     parser.add_argument("--earlier", type=Path, help="a result whose complete loops are kept and not measured again")
     parser.add_argument("--only", nargs="*", help="names of scripts, such as case_03")
-    parser.add_argument("--output", type=Path, default=HERE / "measured.json")
+    parser.add_argument("--output", type=Path, help="measured.json of the folder")
     parser.add_argument("--preload", action="store_true", help="fork the runs from a process with torch")
     parser.add_argument("--tiny", action="store_true", help="small sizes, to try the scripts on a CPU")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.output = options.output or options.folder / "measured.json"
+    return options
 
 
 def main() -> int:
     options = parse()
-    described = json.loads((HERE / "cases.json").read_text())
+    described = json.loads((options.folder / "cases.json").read_text())
     entries = list(described["planted"] + described["tuned"])
     if options.only:
         entries = [entry for entry in entries if Path(entry["file"]).stem in options.only]

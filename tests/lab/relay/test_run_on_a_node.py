@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -59,6 +60,10 @@ class Folder:
         """What each cell of the copy has printed."""
         cells = json.loads((self.path / "train-run.ipynb").read_text())["cells"]
         return ["".join("".join(each.get("text", "")) for each in cell["outputs"]) for cell in cells]
+
+    def printed_so_far(self) -> str:
+        """What all cells of the copy have printed; "" while there is none."""
+        return "".join(self.printed()) if (self.path / "train-run.ipynb").exists() else ""
 
 
 @pytest.fixture
@@ -136,6 +141,48 @@ def test_a_failed_run_keeps_its_runtime_on_the_node_and_continues_there(
     until(lambda: no_job_is_left(cluster), "its job is gone")
 
 
+STEPS = """
+import os, time
+for number in range(1, 4):
+    while not os.path.exists(f"step-{number}"): time.sleep(0.02)
+    print("step", number, flush=True)
+"""
+
+
+def test_a_run_goes_on_when_its_relay_is_killed(folder: Folder, lab: LabServer, cluster: Cluster, until: Until) -> None:
+    folder.write("kept = 1", STEPS, "print('kept', kept)")
+    with folder.start("--engine", "slurm", "--partition", "gpu") as process:
+        for number in (1, 2):
+            (folder.path / f"step-{number}").touch()
+            until(lambda seen=f"step {number}": seen in folder.printed_so_far(), "it is in the copy")
+            relay = _processes(lab, folder)["supervisor"]
+            os.kill(relay["pid"], signal.SIGKILL)
+            until(lambda old=relay: _processes(lab, folder)["supervisor"] not in (None, old), "another relay")
+        (folder.path / "step-3").touch()
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert folder.printed() == ["", "step 1\nstep 2\nstep 3\n", "kept 1\n"]
+    assert [out.count(f"step {number}") for number in (1, 2, 3)] == [1, 1, 1], out
+    until(lambda: no_job_is_left(cluster), "its job is gone")
+
+
+def test_a_run_whose_relay_is_not_replaced_says_so_and_leaves_no_job(
+    folder: Folder, lab: LabServer, cluster: Cluster, until: Until
+) -> None:
+    folder.write(STEPS)
+    with folder.start("--engine", "slurm", "--partition", "gpu") as process:
+        (folder.path / "step-1").touch()
+        until(lambda: "step 1" in folder.printed_so_far(), "it runs")
+        now = _processes(lab, folder)
+        for name in ("keeper", "supervisor"):
+            os.kill(now[name]["pid"], signal.SIGKILL)
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 1, err
+    assert "the connection to its node is lost" in err
+    assert "supervisor died" not in err
+    until(lambda: no_job_is_left(cluster), "its job is gone")
+
+
 def test_a_sweep_of_a_notebook_runs_on_nodes(folder: Folder, cluster: Cluster, until: Until) -> None:
     folder.write(FORM, "import os\nprint(os.environ['SLURM_JOB_ID'], 'loss =', epochs / 2)")
     ran = folder.run("--engine", "slurm", "--partition", "gpu", "--gpus", "1", "--sweep", "epochs=1,2", "--json")
@@ -145,6 +192,15 @@ def test_a_sweep_of_a_notebook_runs_on_nodes(folder: Folder, cluster: Cluster, u
     printed = [json.loads(Path(trial["output"]).read_text())["cells"][1]["outputs"][0]["text"] for trial in trials]
     assert len({"".join(each).split()[0] for each in printed}) == 2, "each has a job of its own"
     until(lambda: no_job_is_left(cluster), "no job is left")
+
+
+def _processes(lab: LabServer, folder: Folder) -> dict[str, Any]:
+    """What the state of the runtime of the run says of its processes."""
+    for plan in (lab.home / "runtimes").glob("*/plan.json"):
+        if str(folder.path) in plan.read_text():
+            state: dict[str, Any] = json.loads((plan.parent / "state.json").read_text())
+            return state
+    return {"supervisor": None}
 
 
 def _names(pid: int, path: str) -> bool:

@@ -8,7 +8,6 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from ownlab.errors import LabError
@@ -19,10 +18,11 @@ from ownlab.lab.runs.live_output import LiveOutput
 from ownlab.lab.runs.preparation import Step
 from ownlab.lab.runs.records import CellError, CellReport, CellStatus, RunStatus
 from ownlab.lab.runs.reporter import Reporter, Stop
+from ownlab.lab.runs.unbroken_line import UnbrokenLine
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.state import is_alive, read_state
-from ownlab.lab.transport.control import send_command
-from ownlab.lab.transport.journal_client import Hello, JournalClient, JournalMessage
+from ownlab.lab.transport.control import NotAnswering, send_command
+from ownlab.lab.transport.journal_client import Hello, JournalMessage
 from ownlab.lab.transport.journal_protocol import RELEASED
 from ownlab.text import in_english, plural, text, unpack_texts
 
@@ -91,8 +91,8 @@ class Executor:
             loop.add_signal_handler(number, self._stop.request, number)
         # The request may come from any thread or signal handler.
         self._stop.on_request(lambda: loop.call_soon_threadsafe(self._wake, "stopped"))
-        self._line = JournalClient(self._plan.journal_endpoint, self._receive, only=("status",))
-        self._output = LiveOutput(self._plan.journal_endpoint, self._reporter) if self._reporter.shows_output else None
+        self._line = UnbrokenLine(self._plan, self._receive, only=("status",))
+        self._output = LiveOutput(self._plan, self._reporter) if self._reporter.shows_output else None
         beat = loop.create_task(self._heartbeat())
         try:
             return await self._run(steps)
@@ -194,8 +194,7 @@ class Executor:
     async def _interrupt(self, request: _Request) -> None:
         """Interrupt the cell and keep what it still prints; a kernel that does not react is ended later."""
         request.over = asyncio.get_running_loop().create_future()
-        with suppress(LabError):  # it has ended: nothing to interrupt
-            await asyncio.to_thread(send_command, self._plan.control_endpoint, "signal", signum=int(signal.SIGINT))
+        await self._signal(signal.SIGINT)
         if self._is_over(request):
             return
         # A second request does not wait.
@@ -204,6 +203,21 @@ class Executor:
         except asyncio.TimeoutError:
             ending = "unresponsive"
         self._ignored_interrupt = ending in ("unresponsive", "stopped")
+
+    async def _signal(self, signum: int) -> None:
+        """Send a signal to the kernel. On a node its relay may just be started again, which then takes it."""
+        deadline = time.monotonic() + _INTERRUPT_SECONDS
+        while True:
+            try:
+                await asyncio.to_thread(send_command, self._plan.control_endpoint, "signal", signum=int(signum))
+            except NotAnswering:
+                if self._plan.node is None or self._kernel_end or time.monotonic() > deadline:
+                    return
+                await asyncio.sleep(_RETRY_SECONDS)
+            except LabError:  # it has ended: nothing to interrupt
+                return
+            else:
+                return
 
     def _message(self, msg_id: str, step: Step) -> list[bytes]:
         content = {
@@ -283,12 +297,20 @@ class Executor:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             self._reporter.tick()
-            if self._supervisor is not None and not is_alive(self._supervisor):
+            if self._supervisor is not None and not is_alive(self._supervisor) and not self._may_be_replaced():
                 self._supervisor_died()
             if (begun := time.monotonic()) >= due:
                 await asyncio.to_thread(self._write)
                 duration = time.monotonic() - begun
                 due = begun + duration + max(_WRITE_SECONDS, _WRITE_SHARE * duration)
+
+    def _may_be_replaced(self) -> bool:
+        """Whether it is a relay, whose keeper starts another one: the job on the node goes on."""
+        state = (read_state(self._plan.home) or {}) if self._plan.node is not None else {}
+        if is_alive(state.get("supervisor")):
+            self._supervisor = state["supervisor"]
+            return True
+        return state.get("state") not in ("ending", "ended") and is_alive(state.get("keeper"))
 
     def _supervisor_died(self) -> None:
         """Handle the end of the supervisor. After a normal end its last message may not have been read yet."""
@@ -296,8 +318,11 @@ class Executor:
         why = state.get("reason")
         if state.get("state") in ("ending", "ended") and why == RELEASED:
             self._event({"event": "ended", "why": why})
-        else:
+        elif self._plan.node is None:
             self._kernel_lost(text("its supervisor died"))
+        else:
+            self._line.read_rest()  # it may say how the job has ended
+            self._kernel_lost(text("the connection to its node is lost: the process that had it was killed"))
 
 
 def _message(header: dict[str, str], metadata: dict[str, Any], content: dict[str, Any]) -> list[bytes]:

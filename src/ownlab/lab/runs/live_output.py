@@ -12,8 +12,9 @@ from typing import Any
 from ownlab.lab.journal.json_parts import parse_header, parse_object
 from ownlab.lab.journal.records import Record
 from ownlab.lab.runs.reporter import Reporter
-from ownlab.lab.transport.endpoints import Endpoint
-from ownlab.lab.transport.journal_client import Dropped, Hello, JournalClient, JournalMessage
+from ownlab.lab.runs.unbroken_line import UnbrokenLine
+from ownlab.lab.runtimes.launch_plan import Plan
+from ownlab.lab.transport.journal_client import Dropped, Hello, JournalMessage
 from ownlab.text import text
 
 __all__ = ["LiveOutput"]
@@ -27,12 +28,12 @@ _LAST_SECONDS = 5.0
 class LiveOutput:
     """Follows a runtime and reports the output of one execution at a time."""
 
-    def __init__(self, endpoint: Endpoint, reporter: Reporter) -> None:
+    def __init__(self, plan: Plan, reporter: Reporter) -> None:
         self._reporter = reporter
         self._msg_id = ""
         self._idle = asyncio.Event()
         self._ready = asyncio.Event()
-        self._client = JournalClient(endpoint, self._receive)
+        self._client = UnbrokenLine(plan, self._receive)
 
     async def follow(self, msg_id: str) -> None:
         """Report the output of this execution from now on; return when nothing of it can be missed."""

@@ -88,8 +88,9 @@ def _wait(plan: Plan, supervisor: int) -> int:
     # This machine is shut down, or the job in which a server runs ends: a job on another node goes on.
     passed_on = signal.SIGTERM if plan.node is None else signal.SIGHUP
     signal.signal(signal.SIGTERM, lambda *_: os.kill(supervisor, passed_on))
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    os.dup2(nothing, 0)  # the pipe from the starter belongs to the supervisor
+    if plan.node is None:  # otherwise the next relay needs it, too
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(nothing, 0)  # the pipe from the starter belongs to the supervisor
     code = None
     while code is None:  # orphans of the runtime may exit before the supervisor
         pid, status = os.wait()

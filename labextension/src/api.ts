@@ -98,6 +98,11 @@ export async function stopRuntime(settings: ServerConnection.ISettings, id: stri
   await post(settings, `${runtimePath(id)}/stop`, { delete_content: deleteContent });
 }
 
+/** Open a terminal on the node of a runtime; return its name. */
+export async function openNodeTerminal(settings: ServerConnection.ISettings, id: string): Promise<string> {
+  return ((await post(settings, `${runtimePath(id)}/terminal`, {})) as { name: string }).name;
+}
+
 /** Return what would be deleted with a runtime. */
 export async function fetchLeftovers(settings: ServerConnection.ISettings, id: string): Promise<Leftovers> {
   return (await parseResponse(await request(settings, `${runtimePath(id)}/leftovers`, {}))) as Leftovers;

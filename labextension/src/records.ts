@@ -121,6 +121,7 @@ export interface RuntimeType {
   readonly units_per_hour: number;
   readonly free: boolean;
   readonly why_not: string;
+  readonly starts_at: number | null;
   readonly engine: string;
   readonly partition: string;
   readonly time_limit: number | null;

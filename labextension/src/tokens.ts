@@ -52,6 +52,7 @@ export const commandIds = {
   deletedNotebooks: 'ownlab:deleted-notebooks',
   deleteRuntime: 'ownlab:delete-runtime',
   extendRuntime: 'ownlab:extend-runtime',
+  openNodeTerminal: 'ownlab:open-node-terminal',
   factoryReset: 'ownlab:factory-reset',
   history: 'ownlab:history',
   insertCode: 'ownlab:insert-code',

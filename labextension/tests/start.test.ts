@@ -9,7 +9,7 @@ const HOUR = 3600;
 const CARD = 'NVIDIA GeForce GTX 1080 Ti';
 
 function type(fields: Partial<RuntimeType>): RuntimeType {
-  return { name: 't', label: '', environment: 'default', python: '', kind: CARD, cards: 1, parts: 12, units_per_hour: 0, free: true, why_not: '', engine: '', partition: '', time_limit: null, ...fields };
+  return { name: 't', label: '', environment: 'default', python: '', kind: CARD, cards: 1, parts: 12, units_per_hour: 0, free: true, why_not: '', starts_at: null, engine: '', partition: '', time_limit: null, ...fields };
 }
 
 function card(fields: Partial<CardState>): CardState {
@@ -30,7 +30,7 @@ function notebook(fields: Partial<RecentNotebook>): RecentNotebook {
 const host = { cpu: 12.5, cores: 16, memory: null, memory_used: null, disk: null, disk_used: null };
 
 function state(of: RuntimeType, cards: CardState[], runtimes: Runtime[] = [], enough: Runtime[] = []): string {
-  return describeAvailability(of, { cards, runtimes, host }, (_, replaced) => enough.includes(replaced));
+  return describeAvailability(of, { at: NOW, cards, runtimes, host }, (_, replaced) => enough.includes(replaced));
 }
 
 test('a tile names a share without a sign, and several cards with one', () => {
@@ -56,6 +56,15 @@ test('a type that is taken says when it will be free', () => {
   assert.equal(state(taken, [busy], [a, b]), 'in use');
   assert.equal(state(taken, [card({ free_parts: 0, strangers: ['python'] })]), 'used by other programs');
   assert.equal(state(taken, []), 'because');
+});
+
+test('a type of a cluster says when it would start, if Slurm knows that', () => {
+  const busy = type({ engine: 'slurm', free: false, why_not: 'no node is free' });
+  assert.equal(state(busy, []), 'no node is free');
+  assert.equal(state({ ...busy, starts_at: NOW + 2 * HOUR + 1200, time_limit: 48 * HOUR }, []), 'expected start 14:20 · at most 48 h');
+  assert.match(state({ ...busy, starts_at: NOW + 24 * HOUR }, []), /^expected start Thu,? 12:00$/);
+  assert.equal(state({ ...busy, starts_at: NOW + 8 * 24 * HOUR }, []), 'expected start 12 March');
+  assert.equal(state({ ...busy, free: true }, []), 'free on the cluster');
 });
 
 test('a new notebook gets a whole free card, else a part, else the CPU', () => {

@@ -2,7 +2,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Dialog, ICommandPalette, ISessionContextDialogs, showDialog } from '@jupyterlab/apputils';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
-import { extendRuntime, stopRuntime } from '../api';
+import { extendRuntime, openNodeTerminal, stopRuntime } from '../api';
 import { reportFailure } from '../failures';
 import { formatDuration, notebookName } from '../formatting';
 import type { Connector } from '../notebook/connector';
@@ -130,7 +130,26 @@ function addRuntimeCommands({ commands, serviceManager }: JupyterFrontEnd, live:
       }
     }
   });
-  return [commandIds.extendRuntime, commandIds.stopRuntime];
+  commands.addCommand(commandIds.openNodeTerminal, {
+    label: () => text('Open Terminal on Node'),
+    caption: () => text('Open a terminal where this notebook’s kernel is, in its job'),
+    isEnabled: ({ id }) => hasNodeTerminal(findRuntime(id)),
+    isVisible: () => live.current?.types.some(type => type.engine !== '') === true,
+    execute: async ({ id }) => {
+      const runtime = findRuntime(id);
+      if (runtime) {
+        await reportFailure(
+          openNodeTerminal(serviceManager.serverSettings, runtime.id).then(name => commands.execute('terminal:open', { name }) as Promise<unknown>)
+        );
+      }
+    }
+  });
+  return [commandIds.extendRuntime, commandIds.stopRuntime, commandIds.openNodeTerminal];
+}
+
+/** Whether a terminal can be opened on the node of a runtime. */
+export function hasNodeTerminal(runtime: Runtime | undefined): boolean {
+  return runtime?.mine === true && runtime.node !== '' && runtime.state === 'running';
 }
 
 /** Disconnect and delete runtime, and Factory reset. Return the ids of the commands. */

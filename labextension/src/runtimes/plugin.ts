@@ -44,6 +44,7 @@ export const panel: JupyterFrontEndPlugin<void> = {
     const { commands, shell } = app;
     const panel = new RuntimesPanel(live, {
       extend: ({ id }) => void commands.execute(commandIds.extendRuntime, { id }),
+      openTerminal: ({ id }) => void commands.execute(commandIds.openNodeTerminal, { id }),
       stop: ({ id }) => void commands.execute(commandIds.stopRuntime, { id }),
       opener: runtime => opener(app, runtime)
     });

@@ -5,12 +5,14 @@ import { runtimesIcon } from '../icons';
 import type { Point, Runtime, RuntimePoint, Snapshot } from '../records';
 import { listing, plural, text } from '../text';
 import { Cards } from './cards';
+import { hasNodeTerminal } from './commands';
 import { LabelledCurve, MachineHistory, MemoryBar } from './charts';
 import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
 
 export interface IPanelActions {
   extend: (runtime: Runtime) => void;
   stop: (runtime: Runtime) => void;
+  openTerminal: (runtime: Runtime) => void;
   /** Return a function that opens the notebook; undefined if it belongs to another lab or there is none. */
   opener: (runtime: Runtime) => (() => void) | undefined;
 }
@@ -231,6 +233,16 @@ function RuntimeButtons({ runtime, actions }: { runtime: Runtime; actions: IPane
       {runtime.may_extend && runtime.ends_at !== null && (
         <button className="ownlab-Button" aria-label={text('Extend the runtime of {notebook}', { notebook })} onClick={() => actions.extend(runtime)}>
           {text('Extend')}
+        </button>
+      )}
+      {hasNodeTerminal(runtime) && (
+        <button
+          className="ownlab-Button"
+          title={text('Open a terminal on {node}, in the job of this notebook', { node: runtime.node })}
+          aria-label={text('Open a terminal on the node of {notebook}', { notebook })}
+          onClick={() => actions.openTerminal(runtime)}
+        >
+          {text('Terminal')}
         </button>
       )}
       {runtime.state !== 'ending' && (

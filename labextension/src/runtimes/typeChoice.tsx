@@ -4,6 +4,7 @@ import * as React from 'react';
 import { formatRate, typeName } from '../formatting';
 import type { RuntimeType } from '../records';
 import { text, textNodes } from '../text';
+import { describeExpectedStart } from '../start/sentences';
 import { type LiveSnapshot, LiveWidget } from './liveSnapshot';
 
 export interface ITypeChoiceOptions {
@@ -70,11 +71,16 @@ export class TypeChoice extends LiveWidget implements Dialog.IBodyWidget<string>
         />
         <span className="ownlab-TypeChoice-name">{typeName(type)}</span>
         <span className="ownlab-TypeChoice-state">
-          {isCurrent ? text('current type') : free ? text('free') : text('in use: you would wait in the queue')}
+          {isCurrent ? text('current type') : free ? text('free') : this._describeWait(type)}
         </span>
         {type.units_per_hour > 0 && <span className="ownlab-TypeChoice-rate">{formatRate(type.units_per_hour)}</span>}
       </label>
     );
+  }
+
+  private _describeWait(type: RuntimeType): string {
+    const start = describeExpectedStart(type, this.live.now());
+    return start ? text('in use: you would wait in the queue, {start}', { start }) : text('in use: you would wait in the queue');
   }
 
   private _isFree(type: RuntimeType): boolean {

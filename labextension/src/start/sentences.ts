@@ -1,5 +1,5 @@
 /** The sentences of the start page. */
-import { bookedShare, cardName, formatBytes, formatDuration, formatShare, notebookName, PARTS, typeName } from '../formatting';
+import { bookedShare, cardName, formatBytes, formatDuration, formatShare, formatTime, notebookName, PARTS, typeName } from '../formatting';
 import type { CardState, ListedDataSet, RecentNotebook, Runtime, RuntimeType, Snapshot } from '../records';
 import { dateLocale, listing, plural, sentences, text } from '../text';
 
@@ -42,11 +42,11 @@ export function tileName(type: Pick<RuntimeType, 'kind' | 'cards' | 'parts'>): s
 /** What a tile says about a type: whether it is free, and if not, when or why. `canStart`: whether it could if a runtime ended. */
 export function describeAvailability(
   type: RuntimeType,
-  snapshot: Pick<Snapshot, 'cards' | 'runtimes' | 'host'>,
+  snapshot: Pick<Snapshot, 'at' | 'cards' | 'runtimes' | 'host'>,
   canStart: (type: RuntimeType, replaced: Runtime) => boolean
 ): string {
   if (type.engine !== '') {
-    return describeOnCluster(type);
+    return describeOnCluster(type, snapshot.at);
   }
   if (type.kind === null) {
     return describeCores(snapshot.host);
@@ -71,10 +71,26 @@ export function describeAvailability(
   return cards.some(card => card.strangers.length > 0) ? text('used by other programs') : type.why_not;
 }
 
-/** "free on the cluster · at most 2 d". */
-function describeOnCluster({ free, why_not, time_limit }: RuntimeType): string {
-  const state = free ? text('free on the cluster') : why_not;
+/** "free on the cluster · at most 2 d", "expected start 14:20 · at most 2 d". */
+function describeOnCluster(type: RuntimeType, now: number): string {
+  const { time_limit } = type;
+  const state = type.free ? text('free on the cluster') : describeExpectedStart(type, now) || type.why_not;
   return time_limit === null ? state : text('{state} · at most {duration}', { state, duration: formatDuration(time_limit) });
+}
+
+/** "expected start 14:20"; empty if the cluster does not know it. */
+export function describeExpectedStart({ starts_at }: RuntimeType, now: number): string {
+  if (starts_at === null) {
+    return '';
+  }
+  const time = starts_at < now + 6 * DAY ? formatTime(starts_at, now) : formatDate(starts_at, now);
+  return text('expected start {time}', { time });
+}
+
+function formatDate(at: number, now: number): string {
+  const then = new Date(at * 1000);
+  const sameYear = then.getFullYear() === new Date(now * 1000).getFullYear();
+  return then.toLocaleDateString(dateLocale(), { day: 'numeric', month: 'long', ...(sameYear ? {} : { year: 'numeric' }) });
 }
 
 function describeCores({ cores, cpu }: Snapshot['host']): string {
@@ -186,8 +202,7 @@ export function describeAgo(at: number, now: number): string {
   if (days < 7) {
     return text('on {weekday}', { weekday: then.toLocaleDateString(dateLocale(), { weekday: 'long' }) });
   }
-  const sameYear = then.getFullYear() === new Date(now * 1000).getFullYear();
-  return text('on {date}', { date: then.toLocaleDateString(dateLocale(), { day: 'numeric', month: 'long', ...(sameYear ? {} : { year: 'numeric' }) }) });
+  return text('on {date}', { date: formatDate(at, now) });
 }
 
 function calendarDays(at: number, now: number): number {

@@ -139,10 +139,17 @@ class Engine(ABC):
         """
         raise UsageError(text("The engine {name} does not start notebooks.", name=self.name))
 
+    def terminal_command(self, job: Job, cwd: str, command: Sequence[str]) -> list[str]:
+        """The command that runs a command on the node of a notebook's job, in a terminal here.
+
+        Called by `lab/server/node_terminals.py`. The command ends with the job.
+        """
+        raise UsageError(text("The engine {name} opens no terminals on nodes.", name=self.name))
+
     def find_job(self, job: Job) -> Job | None:
         """A job whose reference was lost, with its reference; None if there is none.
 
-        Called by `lab/relay/job_watcher.py` after a relay was killed.
+        Called by `lab/relay/job_watcher.py` after a relay was killed, and by `lab/server/node_terminals.py`.
         """
         return None
 

@@ -207,17 +207,20 @@ class Executor:
     async def _signal(self, signum: int) -> None:
         """Send a signal to the kernel. On a node its relay may just be started again, which then takes it."""
         deadline = time.monotonic() + _INTERRUPT_SECONDS
-        while True:
-            try:
-                await asyncio.to_thread(send_command, self._plan.control_endpoint, "signal", signum=int(signum))
-            except NotAnswering:
-                if self._plan.node is None or self._kernel_end or time.monotonic() > deadline:
-                    return
-                await asyncio.sleep(_RETRY_SECONDS)
-            except LabError:  # it has ended: nothing to interrupt
+        while not await asyncio.to_thread(self._is_sent, signum):
+            if self._plan.node is None or self._kernel_end or time.monotonic() > deadline:
                 return
-            else:
-                return
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _is_sent(self, signum: int) -> bool:
+        """Send a signal. False if nobody listens; True also if there is nothing to interrupt any more."""
+        try:
+            send_command(self._plan.control_endpoint, "signal", signum=int(signum))
+        except NotAnswering:
+            return False
+        except LabError:
+            return True
+        return True
 
     def _message(self, msg_id: str, step: Step) -> list[bytes]:
         content = {

@@ -29,7 +29,7 @@ _PREFIX = "ownlab-"
 _SPEC = "kernel.json"
 _LOGO = "logo-svg.svg"
 # Fields that describe the current moment only.
-_PASSING = ("free", "why_not")
+_PASSING = ("free", "why_not", "starts_at")
 # Fields of types that start elsewhere.
 _OF_CLUSTERS = ("engine", "partition")
 

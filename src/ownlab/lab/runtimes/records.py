@@ -49,6 +49,7 @@ class RuntimeType(Struct, frozen=True):
     units_per_hour: float
     free: bool = True  # whether it can start now without waiting
     why_not: str = ""  # "held by ann (train.ipynb) since 10:02"
+    starts_at: float | None = None  # when a cluster would start it if it is not free, in seconds since the epoch
     engine: str = ""  # of a cluster, on a node of which it starts; "": this machine
     partition: str = ""  # of that cluster
     time_limit: float | None = None  # seconds that it may run there; None: no limit

@@ -13,6 +13,7 @@ from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_folder
 from ownlab.config.settings import LabOptions
 from ownlab.errors import LabError, OwnlabError, StoreError
+from ownlab.lab.engines.interface import Engine
 from ownlab.lab.engines.registry import DEFAULT_ENGINE, find_engine
 from ownlab.lab.environments.registry import environments_file, list_environments
 from ownlab.lab.runtimes.cards import read_devices
@@ -57,6 +58,7 @@ class MachineReader:
         self._cards_at = float("-inf")
         self._cluster_types: tuple[RuntimeType, ...] = ()
         self._cluster_error = ""
+        self._engine: Engine | None = None  # of the cluster
         self._environments = 0  # when the list of environments was changed
         self.last_stamp: tuple[int, ...] = ()  # the store's stamp after the last read
 
@@ -144,7 +146,8 @@ class MachineReader:
         """What the engine of the lab offers beside this machine; the last list while it does not answer."""
         if self._options.lab_engine != DEFAULT_ENGINE:
             try:
-                self._cluster_types = find_engine(self._options.lab_engine, os.environ, self._options).notebook_types()
+                self._engine = self._engine or find_engine(self._options.lab_engine, os.environ, self._options)
+                self._cluster_types = self._engine.notebook_types()
                 self._cluster_error = ""
             except OwnlabError as exc:
                 self._cluster_error = sentences(sentence(exc.message), exc.hint)

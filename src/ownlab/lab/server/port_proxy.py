@@ -23,8 +23,11 @@ from jupyter_server_proxy.handlers import LocalProxyHandler  # type: ignore[impo
 from tornado import web
 from tornado.httputil import HTTPHeaders
 
+from ownlab.errors import LabError
+from ownlab.lab.runtimes.launch_plan import Plan
+from ownlab.lab.runtimes.state import all_plans, read_state
 from ownlab.lab.server.page_errors import InPageLanguage, PageError
-from ownlab.text import text
+from ownlab.text import Text, listing, text
 
 __all__ = ["add_ports", "listeners"]
 
@@ -45,7 +48,7 @@ class PortHandler(InPageLanguage, LocalProxyHandler):  # type: ignore[misc]
         port = int(self.path_args[0])
         owners = set(listeners(port))
         if not owners:
-            raise PageError(502, text("Nothing listens on port {port} of this machine.", port=port))
+            raise PageError(502, _nothing_listens(port))
         if not owners <= {os.geteuid(), 0}:
             raise PageError(403, text("Port {port} of this machine belongs to another user.", port=port))
         parameters = self.request.query.split("&")
@@ -67,6 +70,27 @@ class PortHandler(InPageLanguage, LocalProxyHandler):  # type: ignore[misc]
     def proxy_request_headers(self) -> Any:
         """Return the request's headers without the lab's credentials."""
         return without_credentials(super().proxy_request_headers(), self.identity_provider.token)
+
+
+def _nothing_listens(port: int) -> Text:
+    """Why the port leads nowhere: perhaps what listens is in a notebook on a node of a cluster."""
+    nodes = sorted({name for plan in all_plans() if plan.node is not None and (name := _node_of(plan))})
+    if not nodes:
+        return text("Nothing listens on port {port} of this machine.", port=port)
+    return text(
+        "Nothing listens on port {port} of this machine. Ports of nodes are not forwarded: if it is one of {nodes}, run on your "
+        "own computer: ssh -L {port}:127.0.0.1:{port} -J LOGIN NODE",
+        port=port,
+        nodes=listing(nodes),
+    )
+
+
+def _node_of(plan: Plan) -> str:
+    try:
+        state = read_state(plan.home) or {}
+    except LabError:  # it is damaged
+        return ""
+    return str((state.get("node") or {}).get("name") or "")
 
 
 def without_credentials(headers: HTTPHeaders, token: str) -> HTTPHeaders:

@@ -264,6 +264,7 @@ def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
     from ownlab.lab.server.disk import DiskHandler
     from ownlab.lab.server.environments import environment_handlers
     from ownlab.lab.server.forms import FormsHandler
+    from ownlab.lab.server.node_terminals import NodeTerminalHandler
     from ownlab.lab.server.page_extensions import extension_handlers
     from ownlab.lab.server.runtime_removal import LeftoversHandler, PackagesHandler
     from ownlab.lab.server.secrets import SecretsHandler
@@ -281,6 +282,7 @@ def handlers() -> list[tuple[str, type[web.RequestHandler]]]:
         (rf"{runtime}/stop", StopHandler),
         (rf"{runtime}/extend", ExtendHandler),
         (rf"{runtime}/attach", AttachHandler),
+        (rf"{runtime}/terminal", NodeTerminalHandler),
         (rf"{runtime}/leftovers", LeftoversHandler),
         (r"/ownlab/api/packages/(?P<action>removable|remove)", PackagesHandler),
         *environment_handlers(),

@@ -29,10 +29,10 @@ from ownlab.lab.environments.registry import DEFAULT
 from ownlab.lab.server.checked_requests import CheckedBody
 from ownlab.lab.server.drive import file_of
 
-__all__ = ["LabTerminals", "add_terminal_route", "shell_command"]
+__all__ = ["PROGRAMS", "LabTerminals", "add_terminal_route", "shell_command"]
 
 # A folder with this one program: others of ownlab's environment must not hide the user's own.
-_PROGRAMS = Path(__file__).resolve().parents[3] / "ownlab_guest" / "programs" / "lab"
+PROGRAMS = Path(__file__).resolve().parents[3] / "ownlab_guest" / "programs" / "lab"
 _BOURNE_SHELLS = ("bash", "zsh", "sh", "dash", "ksh", "mksh", "ash")
 
 
@@ -69,7 +69,7 @@ def _with_programs(command: list[str]) -> list[str]:
 def _search_path() -> str:
     """Return `ownlab`, and the programs of the default environment as soon as it has been built."""
     programs = environment_folder(DEFAULT) / "bin"
-    return os.pathsep.join(map(str, (_PROGRAMS, programs) if programs.is_dir() else (_PROGRAMS,)))
+    return os.pathsep.join(map(str, (PROGRAMS, programs) if programs.is_dir() else (PROGRAMS,)))
 
 
 def shell_command(shell: str, programs: str) -> list[str]:

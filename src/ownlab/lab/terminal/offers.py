@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from rich.console import Console
 from rich.text import Text
 
@@ -39,7 +41,11 @@ def show_offers(found: OfferList, out: Console) -> None:
 
 
 def _state(offer: Offer) -> str:
-    return text("available") if offer.type.free else offer.type.why_not
+    kind = offer.type
+    if kind.free or kind.starts_at is None:
+        return text("available") if kind.free else kind.why_not
+    at = time.strftime("%F %H:%M", time.localtime(kind.starts_at))
+    return text("{why_not}, expected start {at}", why_not=kind.why_not, at=at)
 
 
 def _limit(offer: Offer) -> str:

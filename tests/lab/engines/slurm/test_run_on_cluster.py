@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.guest.conftest import torch_python  # noqa: F401  # a fixture
+
+from ownlab.lab.engines.registry import find_engine
 
 if TYPE_CHECKING:
     from tests.command_line import World
@@ -349,3 +353,25 @@ def test_without_slurm_it_says_so(world: World) -> None:
     assert "There is no engine cloud" in world.run("types", "--engine", "cloud").stderr
     ran = world.run("run", "--partition", "gpu", script(world, WAITS))
     assert (ran.returncode, "--partition is for a cluster" in ran.stderr) == (2, True)
+
+
+def test_what_is_not_free_says_when_it_would_start(member: World, cluster: Cluster, until: Any) -> None:
+    """Both nodes are taken for an hour."""
+    for _ in range(2):
+        given = ["--partition=gpu", "--gres=gpu:fake:4", "--time=60", "--output=/dev/null", "--wrap", "sleep 600"]
+        cluster.ask("sbatch", *given)
+    try:
+        until(lambda: cluster.ask("squeue", "-h", "-t", "running", "-o", "%i").split()[1:])
+        engine = find_engine("slurm")
+        types = {(each.kind, each.cards): each for each in engine.notebook_types() if each.partition == "gpu"}
+        assert types[None, 0].free
+        assert types[None, 0].starts_at is None
+        taken = types["fake", 4]
+        assert not taken.free
+        assert taken.starts_at is not None
+        assert 50 < (taken.starts_at - time.time()) / 60 < 62
+        printed = member.run("types", "--engine", "slurm").stdout
+        assert time.strftime("no node is free, expected start %F %H:%M", time.localtime(taken.starts_at)) in printed
+    finally:
+        cluster.ask("scancel", "-u", getpass.getuser())
+        until(lambda: not cluster.ask("squeue", "-h").strip())

@@ -101,6 +101,12 @@ class Slurm:
         _checked("sbatch", ran)
         return ran.output
 
+    def test_resources(self, options: Sequence[str]) -> str:
+        """What sbatch says of when a job with these options could start."""
+        ran = self._run("sbatch", "--test-only", "--export=NONE", "--wrap=true", *options)
+        _checked("sbatch", ran)
+        return ran.output
+
     def cancel(self, number: str, *options: str) -> None:
         """Cancel a job, or send it a signal. Harmless for one that has ended."""
         self.cancel_all([number], *options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,10 +15,11 @@ from ownlab.lab.engines.interface import Engine, HowToEnd, Job, JobRequest, JobS
 from ownlab.lab.engines.job_end import END_FILE
 from ownlab.lab.engines.slurm.batch_script import LOG, batch_script, notebook_script
 from ownlab.lab.engines.slurm.commands import Slurm
+from ownlab.lab.engines.slurm.expected_starts import ExpectedStarts, start_in_answer
 from ownlab.lab.engines.slurm.job_array import array_name, array_options, write_array
 from ownlab.lab.engines.slurm.job_status import end_from_folder, has_ended, lost, status_of, write_reason
+from ownlab.lab.engines.slurm.node_terminal import step_in_terminal
 from ownlab.lab.engines.slurm.notebook_types import notebook_types
-from ownlab.lab.engines.slurm.readers import read_time
 from ownlab.lab.engines.slurm.records import SlurmJob
 from ownlab.lab.engines.slurm.requests import ENGINE, Site, all_offers, comment_of, offer_for, sbatch_options
 from ownlab.lab.runtimes.records import RuntimeType
@@ -44,23 +44,29 @@ class SlurmEngine(Engine):
         self._slurm = Slurm(environ, self.options.slurm_deadline_seconds)
         self._known: dict[str, tuple[float, JobStatus]] = {}  # of a runtime: when Slurm was asked, and what it said
         self._numbers: dict[str, str] = {}
+        self._starts = ExpectedStarts(self._slurm, self.options)
 
     def offers(self, request: JobRequest | None = None) -> tuple[Offer, ...]:
         """The partitions with their GPUs, or what meets a request."""
         self._slurm.check_version()
         site = Site(self._slurm.partitions(), self._slurm.nodes())
         if request is None:
-            return all_offers(site, self.options, self.environ)
+            return self._starts.of_offers(all_offers(site, self.options, self.environ))
         return (offer_for(request, site, self.options, self.environ),)
 
     def notebook_types(self) -> tuple[RuntimeType, ...]:
         """Each partition: its CPUs, and one to all cards of each type on a node."""
         self._slurm.check_version()
-        return notebook_types(Site(self._slurm.partitions(), self._slurm.nodes()), self.options, self.environ)
+        site = Site(self._slurm.partitions(), self._slurm.nodes())
+        return self._starts.of_types(notebook_types(site, self.options, self.environ))
 
     def submit_notebook(self, task: Task) -> Job:
         """Give the batch script of a notebook to sbatch."""
         return self._submit(task, notebook_script(task.folder, task.cwd, task.offer.type.python))
+
+    def terminal_command(self, job: Job, cwd: str, command: Sequence[str]) -> list[str]:
+        """A step of srun beside the batch script, with the resources of the job."""
+        return step_in_terminal(self._number(job), cwd, command, self.environ)
 
     def find_job(self, job: Job) -> Job | None:
         """By its comment."""
@@ -120,9 +126,7 @@ class SlurmEngine(Engine):
         return None
 
     def _refuse_to_wait(self, script: str, options: Sequence[str]) -> None:
-        printed = self._slurm.test(script, options)
-        match = re.search(r"to start at (\S+)", printed)
-        starts_at = read_time(match[1]) if match is not None else None
+        starts_at = start_in_answer(self._slurm.test(script, options), time.time())
         if starts_at is not None and starts_at <= time.time() + _SOON:
             return
         hint = text("Leave --no-wait out to put it into the queue.")

@@ -21,7 +21,17 @@ from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.text import Text, listing, plural, text
 from ownlab.units import PARTS, format_seconds
 
-__all__ = ["ENGINE", "UNNAMED", "Site", "all_offers", "comment_of", "job_time", "offer_for", "sbatch_options"]
+__all__ = [
+    "ENGINE",
+    "UNNAMED",
+    "Site",
+    "all_offers",
+    "comment_of",
+    "job_time",
+    "offer_for",
+    "resource_options",
+    "sbatch_options",
+]
 
 ENGINE = "slurm"
 _TYPES_HINT = text("`ownlab types --engine slurm` lists what each partition has.")
@@ -230,7 +240,6 @@ def comment_of(runtime: str) -> str:
 
 def sbatch_options(task: Task, options: LabOptions) -> list[str]:
     """The options of sbatch. Those of the setting slurm.options stand last and override the others."""
-    kind, gpus = task.offer.type.kind, task.offer.type.cards
     name = re.sub(r"[^\w.-]+", "_", os.path.basename(task.name))[:_LONGEST_NAME]
     # %j and the like stand for something in the names of logs; a path with \\ would lose it.
     log = os.path.join(task.folder, LOG).replace("%", "%%")
@@ -242,10 +251,14 @@ def sbatch_options(task: Task, options: LabOptions) -> list[str]:
         "--chdir=/",
         "--export=NONE",
         "--no-requeue",
-        f"--nodes={task.offer.nodes}",
-        "--ntasks-per-node=1",
-        f"--partition={task.offer.partition}",
     ]
+    return [*given, *resource_options(task.offer, options)]
+
+
+def resource_options(offer: Offer, options: LabOptions) -> list[str]:
+    """The options of sbatch that say what is wanted, and for whom."""
+    kind, gpus = offer.type.kind, offer.type.cards
+    given = [f"--nodes={offer.nodes}", "--ntasks-per-node=1", f"--partition={offer.partition}"]
     if kind is not None:
         given.append(f"--gres=gpu:{gpus}" if kind == UNNAMED else f"--gres=gpu:{kind}:{gpus}")
     for option, value in (("account", options.slurm_account), ("qos", options.slurm_qos), ("time", options.slurm_time)):

@@ -39,6 +39,9 @@ FORWARD, UPDATE, BETWEEN, VALIDATION, DATA, WORKERS, BACKWARD, OPTIMIZER = range
 _PART_OF_VALIDATION = frozenset(PHASES.index(name) for name in ("data", "workers", "log", "sync", "copy"))
 # Phases within others that may come hundreds of times in a step.
 NESTED = frozenset(PHASES.index(name) for name in ("log", "sync", "copy", "gc"))
+# What is done to log or save something is part of that: printing a tensor waits for it, and a checkpoint is copied to the host.
+_WHOLE = frozenset(PHASES.index(name) for name in ("log", "save"))
+_PARTS = frozenset(PHASES.index(name) for name in ("log", "sync", "copy"))
 # Spans that are kept for the picture of a typical step: the last ones, as (begin, end, phase).
 _SPANS_KEPT = 4000
 
@@ -74,6 +77,10 @@ class Recorder:
     def is_here(self) -> bool:
         """Whether the caller is the training thread, and is still measured."""
         return self.active and threading.get_ident() == self.thread
+
+    def is_part(self, phase: int) -> bool:
+        """Whether a phase that begins now is no other than the current one."""
+        return self.current == phase or (self.current in _WHOLE and phase in _PARTS)
 
     def enter(self, phase: int) -> None:
         """Begin a phase within the current one."""
@@ -210,7 +217,7 @@ class Recorder:
 
         @functools.wraps(function)
         def measured(*arguments: Any, **options: Any) -> Any:
-            if not self.is_here() or self.current == phase:
+            if not self.is_here() or self.is_part(phase):
                 return function(*arguments, **options)
             self.enter(phase)
             begin = time.perf_counter_ns()

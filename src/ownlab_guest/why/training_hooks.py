@@ -216,7 +216,7 @@ class TrainingHooks:
 
         @functools.wraps(original)
         def measured(self: Any, *arguments: Any, **options: Any) -> Any:
-            if not recorder.active or self.device.type == "cpu" or recorder.current == SYNC or not recorder.is_here():
+            if not recorder.active or self.device.type == "cpu" or recorder.is_part(SYNC) or not recorder.is_here():
                 return original(self, *arguments, **options)
             recorder.enter(SYNC)
             began = time.perf_counter_ns()
@@ -236,7 +236,7 @@ class TrainingHooks:
 
         @functools.wraps(original)
         def measured(self: Any, *arguments: Any, **options: Any) -> Any:
-            if not recorder.active or self.device.type != "cpu" or not recorder.is_here():
+            if not recorder.active or self.device.type != "cpu" or recorder.is_part(COPY) or not recorder.is_here():
                 return original(self, *arguments, **options)
             recorder.enter(COPY)
             began = time.perf_counter_ns()

@@ -47,9 +47,9 @@ def test_no_workers() -> None:
 
 
 def test_cheap_samples_need_no_workers() -> None:
-    """Two milliseconds to fetch, and as long to move the batch between processes."""
-    fetches = tuple(fetch(number * 37, cpu=2, batch_bytes=900_000) for number in range(40))
-    assert codes(explained(process(data_ms=2.1, loaders=(loader(fetches=fetches),), **TRAINING))) == []
+    """A fifth of a millisecond to fetch, and about as long to receive the batch from another process."""
+    fetches = tuple(fetch(number * 3, cpu=0.2, batch_bytes=60_000) for number in range(40))
+    assert codes(explained(process(data_ms=0.21, forward_ms=2.8, loaders=(loader(fetches=fetches),)))) == []
 
 
 def test_few_workers() -> None:
@@ -96,9 +96,9 @@ def test_more_workers_come_before_making_samples_cheaper() -> None:
 
 def test_cheaper_samples_come_first_where_workers_are_worth_little() -> None:
     run = process(
-        data_ms=95, cores=16, loaders=(loader(num_workers=15, pids=tuple(range(200, 215)), wait_ns=1),), forward_ms=5
+        data_ms=95, cores=16, loaders=(loader(num_workers=13, pids=tuple(range(200, 213)), wait_ns=1),), forward_ms=5
     )
-    explanation = explained(run, workers=workers(15, 1500, cpu=1500))
+    explanation = explained(run, workers=workers(13, 1300, cpu=1300))
     assert codes(explanation)[:2] == ["slow-preparing", "few-workers"]
 
 

@@ -12,15 +12,20 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from ownlab.instruments.why.gpu.gpu_lane import GpuLane
+from ownlab.instruments.why.gpu.gpu_lane import GpuLane, timed_steps
 from ownlab.instruments.why.records import Call, Evidence, Fetch, Loader, Place, Process, Sample, Worker
 
-__all__ = ["FetchMean", "StepModel", "Work", "main_process", "steady_range"]
+__all__ = ["FetchMean", "StepModel", "Waits", "Work", "main_process", "steady_range"]
 
 _BASES = ("forward", "update", "between")
 _TRAINING = ("forward", "backward", "optimizer", "graph")
-# Copying a batch between processes, in bytes per second, where it is slow (measured: 60 kB in 0.13 ms).
-_TRANSFER_RATE = 0.45e9
+# What the training process needs to receive a batch that a worker has ready. It hardly depends on the size: the tensors stay in shared
+# memory (60 kB in 0.13 ms; on a machine with an H200 29 MB in 0.09 ms, 151 MB in 0.1 to 1.5 ms).
+_RECEIVING_MS = 0.13
+# What a worker needs to write a batch into shared memory, in bytes per second (14, 29 and 151 MB at 1.2 to 1.4 GB/s on that machine).
+_SHARING_RATE = 1.3e9
+# Two threads of one core do as much as this share of two cores.
+_SURE_OF_CORES = 0.67
 # /proc/stat counts hundredths of a second on every architecture that matters (USER_HZ).
 _TICKS = 100
 # What the host needs to launch a kernel through an operator of PyTorch.
@@ -41,6 +46,22 @@ class Work(NamedTuple):
     call: str
     phase: str
     ms: float
+
+
+class Waits(NamedTuple):
+    """Waits of the host for the GPU: milliseconds of a mean step, and how many there are in all steps."""
+
+    ms: float
+    times: float
+
+
+NO_WAITS = Waits(0.0, 0.0)
+# Phases that run within functions of the user's, and are told apart from them.
+_WITHIN = ("gc", "log", "cache", "sync", "copy")
+
+
+def _in_any(place: Place | None, functions: set[tuple[str, str]]) -> bool:
+    return place is not None and (place.file, place.function) in functions
 
 
 class FetchMean(NamedTuple):
@@ -79,6 +100,10 @@ class StepModel:
         # A window of the profiler makes its steps, and the one after it, longer.
         excluded = frozenset(process.gpu.excluded) if process.gpu is not None else frozenset()
         kept = tuple(step for number, step in enumerate(process.steps) if number >= first and number not in excluded)
+        # Where enough steps were timed by the GPU, the mean is that of those: of bursts both clocks see the same ones.
+        timed = timed_steps(process.gpu, first) if process.gpu is not None else {}
+        self._gpu_times_ms = timed if len(timed) >= _ENOUGH_MARKED else {}
+        kept = tuple(process.steps[number] for number in self._gpu_times_ms if number < len(process.steps)) or kept
         self.steps = kept or process.steps[first:]
         self.count = len(self.steps)
         self._workers = tuple(workers)
@@ -90,9 +115,7 @@ class StepModel:
     @cached_property
     def durations_ms(self) -> tuple[float, ...]:
         """Of each step, on the GPU's clock where enough steps were marked: the host may run ahead of it for a while."""
-        lane = self._lane
-        times = () if lane is None else lane.step_times_ms
-        return times if len(times) >= _ENOUGH_MARKED else tuple(step[1] / 1e6 for step in self.steps)
+        return tuple(self._gpu_times_ms.values()) or tuple(step[1] / 1e6 for step in self.steps)
 
     @cached_property
     def step_ms(self) -> float:
@@ -177,19 +200,48 @@ class StepModel:
         sampled = 0.0 if gpu is None or gpu.window is None else gpu.per_step(gpu.window.waits_us.get(kind, 0.0))
         return max(self.phase_ms(kind), sampled)
 
-    @cached_property
-    def waits_each_step(self) -> bool:
-        """Whether the host waits for the GPU at least once in most steps: then what it does afterwards delays the GPU."""
+    def _waits_in_most_steps(self, without: float) -> bool:
+        """Whether the host waits for the GPU at least once in most steps, without so many waits: then what it does afterwards delays the GPU."""
         calls = (call for call in (*self.calls("sync"), *self.calls("copy")) if "not blocking" not in call.detail)
-        count = sum(call.count for call in calls if call.last_step)  # not those before the first step
+        count = float(sum(call.count for call in calls if call.last_step))  # not those before the first step
         if self.process.gpu is not None and self.process.gpu.sync_steps:
-            count = max(
-                count,
-                sum(line.count for line in self.process.gpu.syncs)
-                * len(self.process.steps)
-                // self.process.gpu.sync_steps,
-            )
-        return count >= 0.5 * len(self.process.steps)
+            seen = sum(line.count for line in self.process.gpu.syncs)
+            count = max(count, seen * len(self.process.steps) / self.process.gpu.sync_steps)
+        return count - without >= 0.5 * len(self.process.steps)
+
+    def within(self, work: Iterable[Work]) -> tuple[float, Waits]:
+        """What goes away with functions of the user's, in a step: collections of garbage and output within them, and waits for the GPU."""
+        functions = {(each.where.file, each.where.function) for each in work} - {self._loop}
+        times = {name: self.phase_ms(name) * self._share_within(name, functions) for name in _WITHIN}
+        waited = [call for name in ("sync", "copy") for call in self.calls(name) if _in_any(call.where, functions)]
+        lines = [line for line in self.process.gpu.syncs if _in_any(line.where, functions)] if self.process.gpu else []
+        seen = sum(line.count for line in lines) * len(self.process.steps) / max(1, self._sync_steps)
+        waits = Waits(times.pop("sync") + times.pop("copy"), max(seen, sum(call.count for call in waited)))
+        return sum(times.values()), waits
+
+    @cached_property
+    def collecting_ms(self) -> float:
+        """Automatic collections of garbage within the model: the objects of its operators set them off."""
+        calls = [call for call in self.calls("gc") if call.last_step]
+        everything = sum(call.ns for call in calls)
+        work = {(each.where.file, each.where.function) for each in self.work} - {self._loop}
+        own = sum(
+            call.ns for call in calls if call.what == "automatic" and call.where and not _in_any(call.where, work)
+        )
+        return self.phase_ms("gc") * own / everything if everything else 0.0
+
+    @property
+    def _sync_steps(self) -> int:
+        return self.process.gpu.sync_steps if self.process.gpu is not None else 0
+
+    def _share_within(self, phase: str, functions: set[tuple[str, str]]) -> float:
+        """The share of a phase in which one of these functions was running: by the calls; by the samples where calls do not say it."""
+        calls = [call for call in self.calls(phase) if call.last_step]
+        named = sum(call.ns for call in calls if _in_any(call.where, functions))
+        by_calls = named / max(1, sum(call.ns for call in calls))
+        samples = [sample for sample in self.process.samples if sample.phase == phase]
+        inside = sum(sample.ns for sample in samples if any(_in_any(place, functions) for place in sample.stack))
+        return max(by_calls, inside / max(1, sum(sample.ns for sample in samples)))
 
     # --- what the samples say -----------------------------------------------------------------------------------------
 
@@ -326,12 +378,12 @@ class StepModel:
         loader = self.loader
         if loader is None or not loader.num_workers or loader.persistent_workers or len(loader.epochs) < 2:
             return 0.0, 0.0
-        later = loader.epochs[1:]
-        waits = max(1, loader.batches)
-        others = max(0, loader.wait_ns - sum(first for _, first in loader.epochs)) / max(1, waits - len(loader.epochs))
-        per_step = 1e6 * len(self.process.steps)
-        first = sum(max(0.0, first - others) for _, first in later) / per_step
-        return sum(start for start, _ in later) / per_step, min(first, self.phase_ms("data"))
+        starting, waiting = (5 + self.process.phases.index(name) for name in ("workers", "data"))
+        waits = [step[waiting] for step in self.steps if not step[starting]]
+        usual = statistics.fmean(waits) if waits else 0.0
+        begun = [step for step in self.steps if step[starting]]
+        first = sum(max(0.0, step[waiting] - usual) for step in begun)
+        return sum(step[starting] for step in begun) / 1e6 / self.count, first / 1e6 / self.count
 
     @cached_property
     def workers_busy(self) -> float:
@@ -373,27 +425,29 @@ class StepModel:
 
     # --- predictions --------------------------------------------------------------------------------------------------
 
-    def without(self, ms: float) -> tuple[float, float]:
-        """The band of the step if `ms` of the training process's own work went away."""
-        rest = self.without_host(ms)
-        if self.fetch is not None and self.workers:
-            # The workers produce no faster than now; what the training did beside them is waiting then.
-            bound = min(self.step_ms, self.fetch.wall / max(1, len(self.workers)))
-            rest = max(rest, bound) if self.data_wait_ms > 0.02 * self.step_ms else rest
-        return self.band(rest)
+    def without(self, ms: float, waits: Waits = NO_WAITS) -> tuple[float, float]:
+        """The band of the step if `ms` of the training process's own work went away, and with it these waits for the GPU."""
+        return self.band(max(self.without_host(ms, waits), self._production_ms))
 
-    def without_host(self, ms: float) -> float:
+    @cached_property
+    def _production_ms(self) -> float:
+        """The time in which the workers make the data of a step, if that is what limits it: what the training did beside is waiting then."""
+        if self.fetch is None or not self.workers or self.data_wait_ms <= 0.02 * self.step_ms:
+            return 0.0
+        return min(self.step_ms, self.fetch.wall / len(self.workers))
+
+    def without_host(self, ms: float, waits: Waits = NO_WAITS) -> float:
         """The step if the host did `ms` less: it can then be as short as the GPU's own work, and no shorter.
 
         Work that the host sends ahead hides what it does meanwhile. Where it waits for the GPU in each step nothing is sent
-        ahead, and the step becomes shorter by what the GPU was idle meanwhile.
+        ahead, and the step becomes shorter by what the GPU was idle meanwhile; unless what waited is what goes away.
         """
         gpu = self.gpu
         if gpu is None:
-            return max(0.0, self.step_ms - ms)
-        least = max(self.step_ms - self.wait_ms - ms, gpu.busy_ms)
-        if self.waits_each_step:
-            least = max(least, self.step_ms - min(ms, gpu.idle_ms))
+            return max(0.0, self.step_ms - ms - waits.ms)
+        least = max(self.step_ms - max(self.wait_ms, waits.ms) - ms, gpu.busy_ms)
+        if self._waits_in_most_steps(waits.times):
+            least = max(least, self.step_ms - min(ms + waits.ms, gpu.idle_ms))
         return min(self.step_ms, least)
 
     def with_less_gpu(self, ms: float) -> float:
@@ -409,6 +463,9 @@ class StepModel:
                 self.phase_ms(name) for name in self.process.phases if name not in (*_BASES, *_TRAINING, "sync", "copy")
             )
             host = min(host, sending + others)
+            # A step takes longer than its kernels do one by one in the profiler's window (there are gaps between them, and a card that
+            # works without a pause runs at lower clocks): it becomes shorter by the same share.
+            ms *= self.step_ms / max(1e-9, gpu.busy_ms)
         return min(self.step_ms, max(host, self.step_ms - ms))
 
     def with_workers(self, count: int) -> tuple[float, float]:
@@ -417,12 +474,14 @@ class StepModel:
         assert fetch is not None
         rest = self.without_host(self.data_wait_ms)
         own_cpu = self.cpu_ms - (0.0 if self.workers else min(fetch.cpu, self.cpu_ms))
-        needed = (own_cpu + fetch.cpu) / max(1.0, self.cores - self.other_cores)
-        busy = fetch.wall - fetch.queue
-        best = max(rest, busy / count)
-        worst = max(best, needed, fetch.wall / count, rest + fetch.batch_bytes / _TRANSFER_RATE * 1e3)
-        low, high = self.band(best)
-        return low, min(max(high, worst), self.step_ms * (1 + _NARROWEST))
+        # What the kernel calls cores may be two threads of one, which together do a third more than one of them.
+        certain = self.cores * _SURE_OF_CORES if self.cores > 1 else self.cores
+        needed = (own_cpu + fetch.cpu) / max(1.0, certain - self.other_cores)
+        sharing = 0.0 if self.workers else fetch.batch_bytes / _SHARING_RATE * 1e3
+        best = max(rest, (fetch.wall - fetch.queue + sharing) / count)
+        receiving = 0.0 if self.workers else self.training_batches * _RECEIVING_MS
+        worst = max(best, needed, (fetch.wall + sharing) / count, rest + receiving)
+        return self.band(best)[0], min(self.band(worst)[1], self.step_ms * (1 + _NARROWEST))
 
     def band(self, ms: float) -> tuple[float, float]:
         """A band around a predicted step, as wide as the steps differ."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ownlab.instruments.why.gpu.records import GpuEvidence, KernelWindow
 
-__all__ = ["WORKING", "GpuLane"]
+__all__ = ["WORKING", "GpuLane", "timed_steps"]
 
 # Phases in which the host sends work, by the part of the profiler's window that they belong to.
 WORKING = {
@@ -20,6 +20,18 @@ WORKING = {
     "optimizer": "optimizer",
 }
 _FEWEST = 3
+
+
+def timed_steps(evidence: GpuEvidence, skip: int) -> dict[int, float]:
+    """How long steps take on the GPU's own clock, in milliseconds, by their index: the host may run ahead of it, and wait later."""
+    excluded = frozenset(evidence.excluded)
+    times: dict[int, float] = {}
+    marked = [row for row in evidence.steps if row[0] >= skip and row[0] not in excluded]
+    for row, after in pairwise(marked):
+        steps = range(row[0], after[0])
+        if excluded.isdisjoint(steps):
+            times |= dict.fromkeys(steps, (after[3] - row[3]) / 1e6 / len(steps))
+    return times
 
 
 class GpuLane:
@@ -37,17 +49,6 @@ class GpuLane:
         self.window: KernelWindow | None = evidence.window
         self._phases, self._host_ms, self._step_ms = phases, host_ms, step_ms
         self._marked = [row for row in evidence.steps if row[0] >= skip and row[0] not in evidence.excluded]
-
-    @cached_property
-    def step_times_ms(self) -> tuple[float, ...]:
-        """How long steps take on the GPU's own clock: the host may run ahead of it, and wait later."""
-        excluded = frozenset(self.evidence.excluded)
-        times: list[float] = []
-        for row, after in pairwise(self._marked):
-            steps = range(row[0], after[0])
-            if excluded.isdisjoint(steps):
-                times += [(after[3] - row[3]) / 1e6 / len(steps)] * len(steps)
-        return tuple(times)
 
     @property
     def known(self) -> bool:

@@ -17,6 +17,10 @@ from ownlab.units import format_bytes
 __all__ = ["BlockingCopies", "Synchronisation", "synchronising_functions"]
 
 
+# Who does more in Python between two waits does not only fetch values.
+_BETWEEN_WAITS_MS = 1.0
+
+
 def _calls_evidence(calls: Iterable[Call], steps: int) -> list[str]:
     return [
         text(
@@ -31,23 +35,47 @@ def _calls_evidence(calls: Iterable[Call], steps: int) -> list[str]:
 
 
 def _lines_of_window(model: StepModel) -> list[SyncLine]:
-    """Lines that wait, most often first, as torch's debug mode has named them. Copies are another rule's."""
+    """Lines that wait, most often first, as torch's debug mode has named them. Copies, saving and logging are other rules'."""
     evidence = model.process.gpu
     if evidence is None or not evidence.sync_steps:
         return []
-    copies = {(call.where.file, call.where.line) for call in model.calls("copy") if call.where is not None}
-    lines = [line for line in evidence.syncs if line.where is None or (line.where.file, line.where.line) not in copies]
+    by_phase = {
+        phase: {(call.where.file, call.where.line) for call in model.calls(phase) if call.where is not None}
+        for phase in ("copy", "log", "save", "sync")
+    }
+    others = by_phase["copy"] | (by_phase["log"] | by_phase["save"]) - by_phase["sync"]
+    lines = [line for line in evidence.syncs if line.where is None or (line.where.file, line.where.line) not in others]
     return sorted(lines, key=lambda line: -line.count)
 
 
 def synchronising_functions(model: StepModel) -> set[tuple[str, str]]:
-    """The functions with a line that waits for the GPU in most steps: what runs there is called to get values of it."""
+    """The functions with lines that wait for the GPU in most steps, and do little between two waits: what runs there gets values of it.
+
+    A function that waits once and then computes for long is work of its own.
+    """
     steps = len(model.process.steps)
-    places = [call.where for call in model.calls("sync") if call.count >= 0.5 * steps]
-    places += [line.where for line in _lines_of_window(model) if model.gpu is not None]
+    waits: dict[tuple[str, str], float] = {}
+    for call in model.calls("sync"):
+        if call.where is not None and call.count >= 0.5 * steps:
+            function = (call.where.file, call.where.function)
+            waits[function] = waits.get(function, 0.0) + call.count / steps
+    sampled = _lines_of_window(model) if model.gpu is not None and model.process.gpu is not None else []
+    seen: dict[tuple[str, str], float] = {}
+    for line in sampled:
+        if line.where is not None and model.process.gpu is not None:
+            function = (line.where.file, line.where.function)
+            seen[function] = seen.get(function, 0.0) + line.count / model.process.gpu.sync_steps
+    work: dict[tuple[str, str], float] = {}
+    for each in model.work:
+        function = (each.where.file, each.where.function)
+        work[function] = work.get(function, 0.0) + each.ms
     loop = next((call.where for call in model.calls("backward") if call.where is not None), None)
     own = (loop.file, loop.function) if loop is not None else None
-    return {(each.file, each.function) for each in places if each is not None} - {own}
+    return {
+        function
+        for function in {*waits, *seen} - {own}
+        if work.get(function, 0.0) <= _BETWEEN_WAITS_MS * max(waits.get(function, 0.0), seen.get(function, 0.0))
+    }
 
 
 class Synchronisation(Rule):

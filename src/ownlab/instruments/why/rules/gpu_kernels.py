@@ -224,9 +224,7 @@ class UnfusedAttention(Rule):
             for shape in each.shapes[:1]
             if len(shape) in (3, 4) and shape[-1] == shape[-2] >= _SHORTEST_SEQUENCE
         }
-        written = [
-            each for each in measured.window.operations if any(_is_score(shape, squares) for shape in each.shapes)
-        ]
+        written = [each for each in measured.window.operations if _has_scores(each, squares)]
         if not written:
             return
         products = [each for each in written if is_product(each)]
@@ -234,8 +232,10 @@ class UnfusedAttention(Rule):
         computed = sum(flops_of(each) * each.count for each in products)
         fused = computed / (rate * 1e12 * _ATTENTION_REACHED) * 1e3 / measured.window.steps if rate else 0.0
         now = measured.ms(written)
-        after = measured.model.with_less_gpu(max(0.0, now - fused))
-        cost = measured.model.step_ms - after
+        # A mask that is the same for all usually hides the words that follow: half of the pairs need not be computed.
+        least = fused / 2 if any(_is_mask(shape) for each in written for shape in each.shapes) else fused
+        worst, best = (measured.model.with_less_gpu(max(0.0, now - ms)) for ms in (fused, least))
+        cost = measured.model.step_ms - (best + worst) / 2
         if cost < LOWEST_SHARE * measured.model.step_ms:
             return
         length = max(squares)
@@ -255,8 +255,22 @@ class UnfusedAttention(Rule):
                 text('With transformers: from_pretrained(…, attn_implementation="sdpa")'),
             ],
             where=_loop(measured.model),
-            after=measured.model.band(after),
+            after=(measured.model.band(best)[0], measured.model.band(worst)[1]),
         )  # fmt: skip
+
+
+def _is_mask(shape: tuple[int, ...]) -> bool:
+    """Whether a tensor has one matrix of pairs for all samples and heads."""
+    return len(shape) >= 2 and shape[-1] == shape[-2] >= _SHORTEST_SEQUENCE and all(size == 1 for size in shape[:-2])
+
+
+def _has_scores(operation: Operation, lengths: set[int]) -> bool:
+    """Whether an operator reads the scores, or is the product that makes them."""
+    if any(_is_score(shape, lengths) for shape in operation.shapes):
+        return True
+    shapes = [shape for shape in operation.shapes if len(shape) == 3]
+    product = operation.op in ("aten::bmm", "aten::baddbmm") and len(shapes) >= 2
+    return product and _is_score((*shapes[-2][:2], shapes[-1][2]), lengths)
 
 
 def _is_score(shape: tuple[int, ...], lengths: set[int]) -> bool:

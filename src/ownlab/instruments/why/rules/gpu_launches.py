@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ownlab.instruments.why.formatting import format_ms, format_share
 from ownlab.instruments.why.gpu.gpu_lane import GpuLane
 from ownlab.instruments.why.gpu.records import KernelWindow
-from ownlab.instruments.why.gpu.rooflines import CardRates
+from ownlab.instruments.why.gpu.rooflines import CardRates, is_product
 from ownlab.instruments.why.records import Finding, Optimizer
 from ownlab.instruments.why.rule import LOWEST_SHARE, Case, Rule
 from ownlab.instruments.why.step_model import StepModel
@@ -23,6 +23,8 @@ _FUSED = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
 _FUSED_HOST_MS = 0.35
 # A step of more kernels does many small things one after the other: a larger batch would not make them fewer.
 _MANY_KERNELS = 1500
+# Kernels of less time are mostly their own beginning and end.
+_SHORT_US = 10.0
 # A card is too large for a batch if the model and all it needs fill less of its memory.
 _SMALL_MEMORY = 0.4
 
@@ -50,7 +52,18 @@ def _removable(model: StepModel) -> float:
         return 0.0
     others = gpu.idle_by("allocation") + gpu.idle_by("optimizer") + sum(work.ms for work in model.work)
     least = idle_between_kernels(model)
-    return max(least, min(gpu.idle_inside_ms - others, _overlapped(model) - gpu.busy_ms))
+    removable = max(least, min(gpu.idle_inside_ms - others, _overlapped(model) - gpu.busy_ms))
+    return removable + model.collecting_ms
+
+
+def _merged_ms(window: KernelWindow) -> float:
+    """What a step saves if the short kernels between two products become one, as a compiler makes of elementwise operators."""
+    named = [each for each in window.operations if each.op]
+    short = [each for each in named if not is_product(each) and each.us < _SHORT_US * each.count]
+    count, products = sum(each.count for each in short), sum(each.count for each in named if is_product(each))
+    if count <= products + 1:
+        return 0.0
+    return sum(each.us for each in short) / 1e3 / window.steps * (1 - (products + 1) / count)
 
 
 def _kernels_evidence(gpu: GpuLane, window: KernelWindow) -> list[str]:
@@ -109,7 +122,8 @@ class LaunchBound(Rule):
         gpu = model.gpu
         if gpu is None or gpu.window is None or not _is_launch_bound(model, lost):
             return
-        best, worst = model.step_ms - _removable(model), model.step_ms - lost
+        worst = model.step_ms - _removable(model)
+        best = max(0.0, worst - _merged_ms(gpu.window))
         advice = [
             text('Try model = torch.compile(model), or torch.compile(model, mode="reduce-overhead").'),
             text("Use a larger batch if it fits: the same launches then compute more."),

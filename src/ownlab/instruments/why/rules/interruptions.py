@@ -169,7 +169,8 @@ class MuchValidation(Rule):
                 )
             ],
             where=where,
-            after=model.band(model.step_ms - cost * (1 - 0.05 / share)),
+            # From none at all to the twentieth of the time that is advised.
+            after=(model.band(model.step_ms - cost)[0], model.band(model.step_ms - cost * (1 - 0.05 / share))[1]),
         )
 
 

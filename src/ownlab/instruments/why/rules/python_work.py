@@ -55,9 +55,10 @@ class PythonMetrics(Rule):
         if cost < LOWEST_SHARE * model.step_ms:
             return
         work = metrics[0]
+        inner, waits = model.within(metrics)
         yield self.finding(
             case,
-            cost_ms=cost,
+            cost_ms=cost + inner + waits.ms,
             headline=text(
                 "{cost} of each step compute metrics in Python: {where}.",
                 cost=format_ms(cost),
@@ -67,7 +68,7 @@ class PythonMetrics(Rule):
             meaning=text("The training process computes metrics before it goes on."),
             advice=[text("Compute them with tensor operations, and not at every step.")],
             where=work.where,
-            after=model.without(cost),
+            after=model.without(cost + inner, waits),
         )
 
 
@@ -95,9 +96,10 @@ class WorkBetweenSteps(Rule):
             if work.ms < LOWEST_SHARE * model.step_ms:
                 return
             where = format_place(work.where)
+            inner, waits = model.within([work])
             yield self.finding(
                 case,
-                cost_ms=work.ms,
+                cost_ms=work.ms + inner + waits.ms,
                 headline=text(
                     "{cost} of each step are Python outside of the model: {where}.",
                     cost=format_ms(work.ms),
@@ -110,5 +112,5 @@ class WorkBetweenSteps(Rule):
                 ),
                 advice=[text("Move it into the workers of a DataLoader, vectorise it, or do it less often.")],
                 where=work.where,
-                after=model.without(work.ms),
+                after=model.without(work.ms + inner, waits),
             )

@@ -31,6 +31,7 @@ PATHS = (
     "guest/test_activation.py",
     "guest/test_files.py",
     "guest/test_kernel.py",
+    "guest/test_kernel_language.py",
     "guest/test_output_flush.py",
     "guest/test_packages.py",
     "guest/test_removal.py",

@@ -27,6 +27,7 @@
 #     service/                   up, down, open, the watchdog
 #     cli/ terminal/             the lab's commands and what they print
 #   notebook                     what a notebook calls and what belongs to no feature
+#   notebook_language            the language of what notebooks and scripts call
 #   data                         what training scripts and notebooks read data sets with
 #
 # Next to this package is ownlab_guest: code that runs inside the user's interpreter (torch, JAX, NVML), started by
@@ -75,6 +76,9 @@ _PUBLIC = {
     "why": "ownlab.notebook",
 }
 
+# What notebooks call, and what prints and raises sentences there.
+_SPEAKING = {"data", "fit", "load_ipython_extension", "on_end", "run_notebook", "watch", "why"}
+
 __all__ = [
     "Case",
     "Diagnosis",
@@ -100,6 +104,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     module = _PUBLIC.get(name)
+    if name in _SPEAKING:
+        from ownlab.notebook_language import follow_environment
+
+        follow_environment()
     if name == "data":
         import ownlab.data as data_module
 

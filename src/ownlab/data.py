@@ -10,6 +10,7 @@ loader = dataset.loader(batch=64, workers=4)
 from __future__ import annotations
 
 from ownlab.instruments.data.notebook import bench, get, inspect, pack, stage, unpack, verify
+from ownlab.notebook_language import follow_environment
 from ownlab_guest.data.dataset import PackedDataset
 from ownlab_guest.data.dataset import open_dataset as open  # noqa: A004  # as in gzip.open: used as ownlab.data.open
 from ownlab_guest.data.errors import DamagedData, DataError
@@ -27,3 +28,5 @@ __all__ = [
     "unpack",
     "verify",
 ]
+
+follow_environment()

@@ -24,6 +24,7 @@ __all__ = [
     "choose_language",
     "command_language",
     "english_environment",
+    "environment_language",
     "known_language",
     "translations",
 ]
@@ -94,6 +95,11 @@ def command_language(arguments: Sequence[str], environ: Mapping[str, str]) -> st
         return given
     if "--json" in arguments:
         return ENGLISH
+    return environment_language(environ)
+
+
+def environment_language(environ: Mapping[str, str]) -> str:
+    """Choose the language of a person by the environment and the setting, which is read only if it counts."""
     if known_language(environ.get("OWNLAB_LANG", "")):
         return choose_language(environ)
     return choose_language(environ, setting=_setting(environ))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from ownlab.text import text
+
 __all__ = [
     "CURRENCY_SIGNS",
     "GIB",
@@ -49,11 +51,11 @@ def format_bytes(count: float) -> str:
     return f"{size:.1f}".removesuffix(".0") + f" {unit}"
 
 
-def parse_bytes(text: str) -> int:
+def parse_bytes(given: str) -> int:
     """ "80 GiB" -> 85899345920. A bare letter (K, M, G) is a power of 1024, as in Docker and the kernel."""
-    match = _BYTES.match(text)
+    match = _BYTES.match(given)
     if match is None:
-        raise ValueError(f"not a size: {text!r} (write 512MiB, 80GiB or 24GB)")
+        raise ValueError(text("not a size: {given!r} (write 512MiB, 80GiB or 24GB)", given=given))
     number, unit = match.groups()
     unit = unit.lower()
     if unit in ("k", "m", "g", "t", "p"):

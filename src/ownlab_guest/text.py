@@ -1,9 +1,14 @@
 """Sentences for people, kept as template and values. The host makes an `ownlab.text.Text` of them, which can be translated.
 
 A `Text` is a `str`, so answers hold it as any other string: `pack_texts` adds templates and values next to it.
+
+Texts of a guest are English. What a kernel itself shows to a person, in an error or below a cell, goes through `shown`, which
+translates it where `speak` has chosen a language.
 """
 
-from typing import Any, Dict, Iterable, Mapping, Tuple, Type
+import os
+import re
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple, Type
 
 __all__ = [
     "Template",
@@ -14,6 +19,8 @@ __all__ = [
     "plural",
     "received",
     "sentences",
+    "shown",
+    "speak",
     "template",
     "text",
 ]
@@ -134,3 +141,61 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Text):
         return _parts(value)
     return value if value is None or isinstance(value, (str, int, float)) else str(value)
+
+
+# --- in the language of a kernel --------------------------------------------------------------------------------------
+
+# None: English.
+_language: "Optional[str]" = None
+_translate: "Optional[Callable[[str], str]]" = None
+# As in ownlab.text: no space and no second full stop between Chinese and a Chinese value, which stands between two \0.
+_WIDE = "\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef"
+_STOPS = "。？！：；，、（"
+_SPACE_AT_VALUE = re.compile(
+    "(?<=[{0}]) (?=\0+[{0}])|(?<=[{0}]\0) (?=\0?[{0}])|(?<=[{1}]) (?=\0)|(?<=[{1}]\0) | (?=\0?）)".format(_WIDE, _STOPS)
+)
+_SECOND_FULL_STOP = re.compile("([。？！])\0+[。]")
+
+
+def speak(language: str) -> None:
+    """Choose the language of `shown` in this process; the catalogue is read when the first sentence is shown."""
+    global _language, _translate
+    _language, _translate = None if language == "en" else language, None
+
+
+def shown(message: str) -> str:
+    """Return a sentence in the language of this kernel, where one was chosen: for errors and prints, not for files and other processes."""
+    if _language is None or not isinstance(message, Text):
+        return message
+    return _in_language(message, _translate or _read_catalogue(_language))
+
+
+def _read_catalogue(language: str) -> "Callable[[str], str]":
+    import gettext
+
+    global _translate
+    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "ownlab", "locale")
+    _translate = gettext.translation("ownlab", folder, [language], fallback=True).gettext
+    return _translate
+
+
+def _in_language(message: Text, translate: "Callable[[str], str]") -> str:
+    template = translate(message.template) if message.template else ""
+    if not message.values:
+        return template
+    if template == message.template and template.startswith("{i0}, "):  # a list of names, as `listing` joins them
+        template = template.replace(", ", "、")
+    values = {
+        name: _in_language(value, translate) if isinstance(value, Text) else value
+        for name, value in message.values.items()
+    }
+    from string import Formatter  # English has no need of it
+
+    parts = []
+    for words, name, form, conversion in Formatter().parse(template):
+        parts.append(words)
+        if name is not None:
+            field = "{%s%s%s}" % (name, "!" + conversion if conversion else "", ":" + form if form else "")
+            parts.append("\0%s\0" % field.format_map(values))
+    made = "".join(parts)
+    return _SECOND_FULL_STOP.sub(r"\1", _SPACE_AT_VALUE.sub("", made)).replace("\0", "")

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["json_below", "json_option", "machine_options"]
+from ownlab.languages import LANGUAGE_OPTION
+
+__all__ = ["json_below", "json_option", "language_variables", "machine_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,6 +23,12 @@ def json_below(context: click.Context, as_json: bool) -> None:
     """Make `ownlab GROUP --json COMMAND` equal to `ownlab GROUP COMMAND --json`."""
     assert isinstance(context.command, click.Group)
     context.default_map = {name: {"as_json": as_json} for name in context.command.commands}
+
+
+def language_variables() -> dict[str, str]:
+    """Return the variable by which kernels and terminals speak the language of --lang, if it was given."""
+    chosen = click.get_current_context().meta.get(LANGUAGE_OPTION)
+    return {"OWNLAB_LANG": str(chosen)} if chosen else {}
 
 
 def machine_options(function: F) -> F:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 from ownlab_guest.colab import content_folder
-from ownlab_guest.text import sentences, text
+from ownlab_guest.text import sentences, shown, text
 
 if TYPE_CHECKING:
     from ownlab_guest.colab.rclone import Rclone
@@ -41,7 +41,7 @@ def resolve(mountpoint: str) -> str:
     # Links outlive the kernel: allow them only in a folder that is removed with the runtime.
     if not os.path.realpath(path).startswith(folder + os.sep):
         reason = content_folder.unavailable_reason()
-        raise ValueError(text("Mountpoint must be inside {folder}: {reason}", folder=folder, reason=reason))
+        raise ValueError(shown(text("Mountpoint must be inside {folder}: {reason}", folder=folder, reason=reason)))
     return path
 
 
@@ -86,7 +86,7 @@ def mount(place: str, readonly: bool, seconds: float) -> str:
             )
         else:
             message = text("mount failed: {reason}", reason=exc)
-        raise ValueError(message) from exc
+        raise ValueError(shown(message)) from exc
     if not rclone:
         _remember(place, readonly)
     return ""
@@ -133,7 +133,7 @@ def _folder() -> str:
     """Return the user's folder; create it if it is missing."""
     folder = os.environ.get("OWNLAB_DRIVE", "")
     if not folder:
-        raise ValueError(text("mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)"))
+        raise ValueError(shown(text("mount failed: this kernel has no drive folder (OWNLAB_DRIVE is not set)")))
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with contextlib.suppress(OSError):  # a folder that this user can only read
         os.makedirs(os.path.join(folder, NOTEBOOKS), exist_ok=True)
@@ -217,8 +217,8 @@ def _link(place: str, readonly: bool, rclone: "Optional[Rclone]") -> str:
         place=place,
     )
     if readonly and not rclone:
-        return sentences([note, text("The drive is writable: read-only mounts are not available either.")])
-    return note
+        return shown(sentences([note, text("The drive is writable: read-only mounts are not available either.")]))
+    return shown(note)
 
 
 def _unlink(place: str, rclone: "Optional[Rclone]") -> None:

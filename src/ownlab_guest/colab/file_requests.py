@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from ownlab_guest.colab import named_files
 from ownlab_guest.colab.notebook_files import NotebookFiles
 from ownlab_guest.shell.notebook_folder import notebook_path
-from ownlab_guest.text import listing, text
+from ownlab_guest.text import listing, shown, text
 
 __all__ = ["follow"]
 
@@ -133,14 +133,11 @@ class FileRequests:
         new = self._files.take_new()
         if new:
             more = [text("{count} more", count=len(new) - SHOWN)] if len(new) > SHOWN else []
-            sys.stderr.write(
-                text(
-                    "Copied from the notebook's folder into /content: {names}. What the notebook changes there stays in "
-                    "/content.",
-                    names=listing([*new[:SHOWN], *more]),
-                )
-                + "\n"
+            message = text(
+                "Copied from the notebook's folder into /content: {names}. What the notebook changes there stays in /content.",
+                names=listing([*new[:SHOWN], *more]),
             )
+            sys.stderr.write(shown(message) + "\n")
 
     def _copy(self, action: Callable[[], object]) -> None:
         """Do it, once at a time in a thread. If something cannot be copied, what asked for it gets its own error."""

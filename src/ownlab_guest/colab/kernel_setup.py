@@ -16,7 +16,7 @@ from typing import Any, List, Mapping, Optional, Sequence
 
 from ownlab_guest.shell import apt
 from ownlab_guest.shell.notebook_folder import notebook_path
-from ownlab_guest.text import text
+from ownlab_guest.text import shown, text
 
 __all__ = ["SITE", "install", "kernel_class", "prepare"]
 
@@ -55,7 +55,7 @@ _notes: List[str] = []  # printed by the first cell
 
 def prepare() -> None:
     """Set up /content, google.colab, and the variables by which notebooks detect Colab."""
-    _notes.extend(note for note in enter_content() if note)
+    _notes.extend(shown(note) for note in enter_content() if note)
     os.environ.update(variables(os.environ))
     install()
     find_modules_beside_notebook()

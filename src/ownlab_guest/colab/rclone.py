@@ -13,7 +13,7 @@ import tempfile
 import time
 from typing import IO, Any, Dict, Optional
 
-from ownlab_guest.text import text
+from ownlab_guest.text import shown, text
 
 __all__ = ["Rclone"]
 
@@ -34,24 +34,25 @@ class Rclone:
         self._port, self._password = 0, secrets.token_urlsafe(16)
         self._log: Optional[IO[bytes]] = None
         if not _REMOTE.fullmatch(remote):
-            raise ValueError(
-                text(
-                    "mount failed: OWNLAB_DRIVE_REMOTE must have the form name:path, not {remote}", remote=repr(remote)
-                )
+            message = text(
+                "mount failed: OWNLAB_DRIVE_REMOTE must have the form name:path, not {remote}", remote=repr(remote)
             )
+            raise ValueError(shown(message))
         if not shutil.which("rclone"):
-            raise ValueError(
-                text(
-                    "mount failed: {remote} needs rclone, which is not installed (https://rclone.org/install)",
-                    remote=remote,
-                )
+            message = text(
+                "mount failed: {remote} needs rclone, which is not installed (https://rclone.org/install)",
+                remote=remote,
             )
+            raise ValueError(shown(message))
         if not shutil.which("fusermount3") and not shutil.which("fusermount"):
-            raise ValueError(text("mount failed: rclone needs fusermount3, which is in the system package fuse3"))
+            raise ValueError(
+                shown(text("mount failed: rclone needs fusermount3, which is in the system package fuse3"))
+            )
         try:
             os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
         except OSError as exc:
-            raise ValueError(text("mount failed: rclone needs /dev/fuse: {reason}", reason=exc.strerror)) from exc
+            message = text("mount failed: rclone needs /dev/fuse: {reason}", reason=exc.strerror)
+            raise ValueError(shown(message)) from exc
 
     def mount(self, folder: str) -> None:
         """Mount the remote on an empty folder; ValueError with the end of rclone's log where that fails."""
@@ -76,7 +77,7 @@ class Rclone:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.end()
                 reason = self._log_tail() or text("rclone took too long")
-                raise ValueError(text("mount failed: {reason}", reason=reason))
+                raise ValueError(shown(text("mount failed: {reason}", reason=reason)))
             time.sleep(POLL_SECONDS)
 
     def flush(self, seconds: float) -> None:
@@ -87,9 +88,10 @@ class Rclone:
             if not pending:
                 return
             if time.monotonic() > deadline:
-                raise TimeoutError(
-                    text("{count} files have not been uploaded to {remote} yet", count=pending, remote=self._remote)
+                message = text(
+                    "{count} files have not been uploaded to {remote} yet", count=pending, remote=self._remote
                 )
+                raise TimeoutError(shown(message))
             time.sleep(POLL_SECONDS)
 
     def end(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 
 from ownlab_guest.kernel.host_client import start_host
 from ownlab_guest.kernel.host_records import OwnlabError, decode_error, decode_record
-from ownlab_guest.text import pack_texts, text
+from ownlab_guest.text import pack_texts, shown, text
 
 __all__ = ["FitCall", "LiveTracer", "Prediction", "fit", "parse_call", "strip_colours"]
 
@@ -59,16 +59,12 @@ def parse_call(
     """Check the arguments of `ownlab.fit`, and sort them into the step and the goals."""
     for name, value, least in (("seq", seq, 1), ("accumulate", accumulate, 1), ("steps", steps, 2)):
         if value is not None and (not isinstance(value, int) or value < least):
-            raise ValueError(
-                text(
-                    "{name} must be an integer of at least {least}, not {value}",
-                    name=name,
-                    least=least,
-                    value=repr(value),
-                )
+            message = text(
+                "{name} must be an integer of at least {least}, not {value}", name=name, least=least, value=repr(value)
             )
+            raise ValueError(shown(message))
     if loss is not None and not callable(loss):
-        raise TypeError(text("the loss must be a function, not {type}", type=type(loss).__name__))
+        raise TypeError(shown(text("the loss must be a function, not {type}", type=type(loss).__name__)))
     request = {
         "train": train,
         "optimizer": optimizer,

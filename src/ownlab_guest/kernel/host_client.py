@@ -8,7 +8,7 @@ from ownlab_guest.text import text
 
 
 def start_host(caller: str, *words: str) -> "subprocess.Popen[bytes]":
-    """Start `python -m …` of that ownlab. `caller` is the function that needs it, for the error message."""
+    """Run a module of that ownlab with arguments, in the language of this kernel. `caller` is the function that needs it, for the error message."""
     python = os.environ.get("OWNLAB_HOST")
     if not python:
         raise OwnlabError(
@@ -17,7 +17,7 @@ def start_host(caller: str, *words: str) -> "subprocess.Popen[bytes]":
     # Variables of this Python would mislead the other one; so would a file ownlab.py in this folder.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.Popen(
-        [python, "-m", *words],
+        [python, "-m", "ownlab.notebook_language", *words],
         cwd="/",
         env=environment,
         stdin=subprocess.PIPE,

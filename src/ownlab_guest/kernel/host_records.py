@@ -7,6 +7,8 @@ of environment.
 
 from typing import Any, Dict, List, Tuple
 
+from ownlab_guest.text import shown
+
 __all__ = ["OwnlabError", "UsageError", "decode_error", "decode_record"]
 
 
@@ -18,9 +20,10 @@ class OwnlabError(Exception):
     meaning = ""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        message = shown(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = shown(hint)
 
 
 class UsageError(OwnlabError):

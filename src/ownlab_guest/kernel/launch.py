@@ -72,6 +72,10 @@ def prepare_environment() -> None:
     from ownlab_guest.kernel.activation import activate
 
     activate(os.environ)
+    if os.environ.get("OWNLAB_LANG", "en") != "en":
+        from ownlab_guest.text import speak
+
+        speak(os.environ["OWNLAB_LANG"])
     # Found only if ownlab is not installed in this environment.
     sys.path.append(os.path.join(GUEST, "facade"))
     if is_colab():
@@ -202,12 +206,13 @@ def watch_cells(shell: Any, log: int) -> None:
         if result is not None and isinstance(result.error_in_exec, Exception):
             from ownlab_guest.shell.command_hints import hints_for_error
             from ownlab_guest.shell.notebook_folder import hints_for_missing_file
+            from ownlab_guest.text import shown
 
             hints = hints_for_error(result.error_in_exec)
             if is_colab():
                 hints += hints_for_missing_file(result.error_in_exec)
             for hint in hints:
-                sys.stderr.write(hint + "\n")
+                sys.stderr.write(shown(hint) + "\n")
 
     shell.events.register("post_run_cell", last)
     flush = OutputFlush(shell.kernel.iopub_thread)

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Tuple, Type
 
 from ownlab_guest.kernel.training import train
 from ownlab_guest.kernel.why import why_magic
-from ownlab_guest.text import text
+from ownlab_guest.text import shown, text
 
 __all__ = ["register"]
 
@@ -84,23 +84,25 @@ def _parse(line: str) -> Tuple[List[str], Dict[str, Any]]:
         name: value for name, value in vars(_parser().parse_args(shlex.split(rest))).items() if value is not None
     }
     if not head:
-        raise _BadLine(text("missing argument: the model. {usage}", usage=_USAGE))
+        raise _BadLine(shown(text("missing argument: the model. {usage}", usage=_USAGE)))
     return _expressions(head), options
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%fit model [inputs]", allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    parser.add_argument("--train", action="store_true", help=text("a training step (the default)"))
-    parser.add_argument("--infer", action="store_false", dest="train", help=text("inference"))
-    parser.add_argument("--loss", metavar="EXPRESSION", help=text("a function of the output, and of the targets"))
+    parser.add_argument("--train", action="store_true", help=shown(text("a training step (the default)")))
+    parser.add_argument("--infer", action="store_false", dest="train", help=shown(text("inference")))
+    loss = shown(text("a function of the output, and of the targets"))
+    parser.add_argument("--loss", metavar="EXPRESSION", help=loss)
     parser.add_argument("--targets", metavar="EXPRESSION")
+    see = shown(text("see `ownlab fit --help`"))
     for name in ("optimizer", "precision", "batch", "cards", "allocator", "weights", "lora"):
-        parser.add_argument("--" + name, help=text("see `ownlab fit --help`"))
+        parser.add_argument("--" + name, help=see)
     for name in ("seq", "accumulate", "steps"):
-        parser.add_argument("--" + name, type=int, metavar="N", help=text("see `ownlab fit --help`"))
+        parser.add_argument("--" + name, type=int, metavar="N", help=see)
     for name in ("fused", "foreach", "checkpointing", "channels-last", "remedies"):
-        parser.add_argument("--" + name, action="store_true", help=text("see `ownlab fit --help`"))
-    parser.add_argument("--no-foreach", action="store_false", dest="foreach", help=text("see `ownlab fit --help`"))
+        parser.add_argument("--" + name, action="store_true", help=see)
+    parser.add_argument("--no-foreach", action="store_false", dest="foreach", help=see)
     return parser
 
 
@@ -114,7 +116,8 @@ def _expressions(line: str) -> List[str]:
     for index, letter in enumerate(line):
         if letter == " " and _tree(line[:index]) is not None and _tree(line[index:].strip()) is not None:
             return [line[:index], line[index:].strip()]
-    raise _BadLine(text("{line} is neither a model nor a model and its inputs. {usage}", line=repr(line), usage=_USAGE))
+    message = text("{line} is neither a model nor a model and its inputs. {usage}", line=repr(line), usage=_USAGE)
+    raise _BadLine(shown(message))
 
 
 def _tree(code: str) -> Any:

@@ -9,7 +9,7 @@ import traceback
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Tuple
 
-from ownlab_guest.text import text
+from ownlab_guest.text import shown, text
 
 __all__ = ["on_end", "run_on_end"]
 
@@ -26,7 +26,7 @@ def on_end(function: Callable[..., Any], *arguments: Any, **named: Any) -> Calla
     Returns the function, so that it can be used as a decorator.
     """
     if not callable(function):
-        raise TypeError(text("on_end takes a function, not {value}", value=repr(function)))
+        raise TypeError(shown(text("on_end takes a function, not {value}", value=repr(function))))
     if not _functions:
         atexit.register(run_on_end)
     _functions.append((os.getpid(), contextvars.copy_context(), function, arguments, named))

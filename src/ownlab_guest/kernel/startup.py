@@ -13,7 +13,7 @@ import traceback
 from typing import Any, List, Optional, TextIO, cast
 
 from ownlab_guest.shell.notebook_folder import notebook_path
-from ownlab_guest.text import sentences, text
+from ownlab_guest.text import sentences, shown, text
 
 __all__ = ["MARK", "before_first_cell", "before_kernel"]
 
@@ -41,7 +41,7 @@ def before_first_cell(shell: Any, log: int) -> None:
     if stem and os.path.isfile(stem + ".startup.py"):
         _run_python(stem + ".startup.py", log, shell.user_ns)
     for message in _failures:
-        sys.stderr.write(message + "\n")
+        sys.stderr.write(shown(message) + "\n")
     sys.stderr.flush()  # before the output of the cell
     _failures.clear()
 

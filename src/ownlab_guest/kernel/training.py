@@ -11,7 +11,7 @@ import sys
 import tty
 from typing import Any, Callable, Dict, List, TypeVar
 
-from ownlab_guest.text import text
+from ownlab_guest.text import shown, text
 
 __all__ = ["TrainingFailed", "train"]
 
@@ -42,7 +42,7 @@ def train(line: str, cell: str) -> None:
     if code == 128 + signal.SIGINT:
         raise KeyboardInterrupt
     if code != 0:
-        raise TrainingFailed(text("the script ended with exit code {code}", code=code))
+        raise TrainingFailed(shown(text("the script ended with exit code {code}", code=code)))
 
 
 def _split(words: List[str]) -> "tuple[List[str], List[str]]":

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from ownlab_guest.kernel.host_client import start_host
 from ownlab_guest.kernel.host_records import OwnlabError, UsageError, decode_error, decode_record
-from ownlab_guest.text import text
+from ownlab_guest.text import shown, text
 
 __all__ = ["HostSampling", "Watch", "process_name", "watch"]
 
@@ -34,10 +34,12 @@ class Watch:
     def __init__(self, sampling: Any, every: float = 1.0) -> None:
         if every < SHORTEST_INTERVAL:
             raise sampling.usage_error(
-                text(
-                    "every={every:g} is too short: the driver measures over at least {least:g} s",
-                    every=every,
-                    least=SHORTEST_INTERVAL,
+                shown(
+                    text(
+                        "every={every:g} is too short: the driver measures over at least {least:g} s",
+                        every=every,
+                        least=SHORTEST_INTERVAL,
+                    )
                 )
             )
         self._sampling = sampling
@@ -48,8 +50,8 @@ class Watch:
     def __enter__(self) -> "Watch":
         if self._running:
             raise self._sampling.usage_error(
-                text("this watch is already running"),
-                hint=text("Call ownlab.watch() again for a block within the block."),
+                shown(text("this watch is already running")),
+                hint=shown(text("Call ownlab.watch() again for a block within the block.")),
             )
         self._result = None
         self._sampling.start(self._every)
@@ -91,7 +93,8 @@ class Watch:
         result = self._current()
         if result is None or not result.samples:
             raise self._sampling.usage_error(
-                text("nothing has been watched yet"), hint=text("with ownlab.watch() as w: … Then: w.report()")
+                shown(text("nothing has been watched yet")),
+                hint=shown(text("with ownlab.watch() as w: … Then: w.report()")),
             )
         return result
 

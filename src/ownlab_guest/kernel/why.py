@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from ownlab_guest.kernel import host_records
 from ownlab_guest.kernel.fit import strip_colours
-from ownlab_guest.text import text
+from ownlab_guest.text import shown, text
 from ownlab_guest.why.code_session import AlreadyMeasuring, measuring
 
 __all__ = ["Explained", "why", "why_magic"]
@@ -69,8 +69,8 @@ def why(function: Callable[..., Any], *arguments: Any, steps: int = _STEPS, **op
     """
     if not callable(function):
         raise _errors().UsageError(
-            text("ownlab.why needs a function, not {type}", type=type(function).__name__),
-            hint=text("For example: ownlab.why(train, model, loader)"),
+            shown(text("ownlab.why needs a function, not {type}", type=type(function).__name__)),
+            hint=shown(text("For example: ownlab.why(train, model, loader)")),
         )
     _check_steps(steps)
     with tempfile.TemporaryDirectory(prefix="ownlab-why-") as folder:
@@ -93,7 +93,7 @@ def why_magic(shell: Any, line: str, cell: str) -> None:
         answer = _explained(folder, shell, options.save, {code.rstrip(): number})
     Explained(answer)._ipython_display_()
     if not ran.success:
-        raise CellFailed(text("the cell that was measured failed; its error is above"))
+        raise CellFailed(shown(text("the cell that was measured failed; its error is above")))
 
 
 class _BadLine(Exception):
@@ -116,8 +116,9 @@ def _parse(line: str) -> Optional[argparse.Namespace]:
     from IPython.core.error import UsageError as BadMagic
 
     parser = _Parser(prog="%%why", allow_abbrev=False)
-    parser.add_argument("--steps", type=int, default=_STEPS, metavar="N", help=text("measure N steps (200)"))
-    parser.add_argument("--save", metavar="FILE", help=text("keep the evidence; `ownlab why FILE` shows it"))
+    steps, save = text("measure N steps (200)"), text("keep the evidence; `ownlab why FILE` shows it")
+    parser.add_argument("--steps", type=int, default=_STEPS, metavar="N", help=shown(steps))
+    parser.add_argument("--save", metavar="FILE", help=shown(save))
     try:
         options = parser.parse_args(shlex.split(line))
         _check_steps(options.steps)
@@ -130,7 +131,8 @@ def _parse(line: str) -> Optional[argparse.Namespace]:
 
 def _check_steps(steps: Any) -> None:
     if not isinstance(steps, int) or steps < 5:
-        raise _errors().UsageError(text("steps must be an integer of at least 5, not {steps}", steps=repr(steps)))
+        message = text("steps must be an integer of at least 5, not {steps}", steps=repr(steps))
+        raise _errors().UsageError(shown(message))
 
 
 def _measured(folder: str, steps: int) -> Any:
@@ -147,7 +149,7 @@ class _Block:
             self._block.__enter__()
         except AlreadyMeasuring as exc:
             message = text("a measurement of this kernel is not over: %%why and ownlab.why cannot be within each other")
-            raise _errors().OwnlabError(message) from exc
+            raise _errors().OwnlabError(shown(message)) from exc
 
     def __exit__(self, *error: Any) -> Any:
         return self._block.__exit__(*error)
@@ -173,7 +175,7 @@ def _explained(folder: str, shell: Any, save: Optional[str], within: Dict[str, i
         answer: Dict[str, Any] = importlib.import_module("ownlab.instruments.why.notebook").explain_folder(folder, save)
         return answer
     python = os.environ.get("OWNLAB_HOST") or sys.executable
-    words = ["-m", "ownlab.instruments.why.notebook", folder]
+    words = ["-m", "ownlab.notebook_language", "ownlab.instruments.why.notebook", folder]
     # Variables of this Python would mislead the other one; so would a file ownlab.py in this folder.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     ran = subprocess.run(
@@ -188,9 +190,8 @@ def _explained(folder: str, shell: Any, save: Optional[str], within: Dict[str, i
     lines = ran.stdout.splitlines()
     if ran.returncode != 0 or not lines:
         said = ran.stderr.decode(errors="replace").strip().splitlines()
-        raise _errors().OwnlabError(
-            text("what was measured cannot be explained: {reason}", reason=said[-1] if said else ran.returncode)
-        )
+        message = text("what was measured cannot be explained: {reason}", reason=said[-1] if said else ran.returncode)
+        raise _errors().OwnlabError(shown(message))
     answer = json.loads(lines[-1])
     if "error" in answer:
         attributes = answer["error"]["attributes"]

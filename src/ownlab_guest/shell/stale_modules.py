@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterable, List, Set
 
-from ownlab_guest.text import listing, text
+from ownlab_guest.text import listing, shown, text
 
 __all__ = ["COLAB_MIME", "loaded_modules", "show_stale", "stale_packages"]
 
@@ -49,7 +49,7 @@ def show_stale(shell: Any, names: List[str]) -> None:
         packages=listing(names, "{items}, {last}"),
     )
     warning = {"pip_warning": {"packages": names}, "id": shell.kernel.session.session}
-    shell.display_pub.publish({"text/plain": str(message), COLAB_MIME: warning}, {})
+    shell.display_pub.publish({"text/plain": shown(message), COLAB_MIME: warning}, {})
 
 
 def _modules_by_file() -> Dict[str, str]:

@@ -22,13 +22,14 @@ def never_wait() -> None:
 
         from ownlab_guest.shell.command_hints import hints_for_command
         from ownlab_guest.shell.pip_options import without_user_option
+        from ownlab_guest.text import shown
 
         cmd = without_user_option(cmd)
         kernel: Any = getattr(get_ipython(), "kernel", None)
         is_asked = kernel is None or kernel._allow_stdin  # the name in ipykernel 6 and 7
         status = int(system(cmd)) if is_asked else run_without_input(cmd)
         for hint in hints_for_command(cmd, status):
-            sys.stdout.write(hint + "\n")
+            sys.stdout.write(shown(hint) + "\n")
         return status
 
     zmqshell.system = run  # type: ignore[attr-defined]  # ipykernel has no other hook

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,23 @@ print("SEEN" + json.dumps(seen))
 """
 
 
+SHORT = """
+import json, ownlab
+from torch import nn
+
+net, errors = nn.Linear(64, 64), []
+for inputs, options in ((None, {}), ((8, 7), {}), ((8, 64), {"cards": "nosuch"}), ((8, 64), {"batch": 0})):
+    try:
+        ownlab.fit(net, inputs, **options)
+    except Exception as exc:
+        errors.append(str(exc))
+prediction = ownlab.fit(net, (8, 64), cards="T4")
+bundle = prediction._repr_mimebundle_()
+chart = bundle["application/vnd.vegalite.v5+json"]
+print("SEEN" + json.dumps([errors, repr(prediction), bundle["text/plain"], chart["title"]["text"], repr(prediction.record)]))
+"""
+
+
 @pytest.fixture(scope="module")
 def torch_python() -> str:
     python = ROOT / ".venv-torch" / "bin" / "python"
@@ -85,11 +103,15 @@ def without_ownlab(torch_python: str, calibrated_home: str) -> dict[str, Any]:
     return run_script(torch_python, OWNLAB_HOST=sys.executable, OWNLAB_HOME=calibrated_home)
 
 
-@pytest.fixture(scope="module")
-def with_ownlab(torch_python: str, calibrated_home: str) -> dict[str, Any]:
-    version = run(torch_python, "print('%d.%d' % sys.version_info[:2])").strip()
+def skip_another_version(python: str) -> None:
+    version = run(python, "print('%d.%d' % sys.version_info[:2])").strip()
     if version != f"{sys.version_info[0]}.{sys.version_info[1]}":
         pytest.skip("its Python cannot load our libraries")
+
+
+@pytest.fixture(scope="module")
+def with_ownlab(torch_python: str, calibrated_home: str) -> dict[str, Any]:
+    skip_another_version(torch_python)
     return run_script(torch_python, BESIDE, OWNLAB_HOME=calibrated_home)
 
 
@@ -119,6 +141,22 @@ def test_both_kinds_of_environment_give_the_same_types_displays_and_errors(
     with_ownlab: dict[str, Any], without_ownlab: dict[str, Any]
 ) -> None:
     assert with_ownlab == without_ownlab
+
+
+def test_a_notebook_reads_chinese_in_both_kinds_of_environment(torch_python: str) -> None:
+    skip_another_version(torch_python)
+    shown = [
+        json.loads(
+            run(torch_python, beside + SHORT, OWNLAB_LANG="zh_CN", OWNLAB_HOST=sys.executable).rpartition("SEEN")[2]
+        )
+        for beside in ("", BESIDE)
+    ]
+    assert shown[0] == shown[1]
+    errors, sentence, printed, title, _ = shown[0]
+    assert [error for error in errors if not re.search("[\u4e00-\u9fff]", error)] == []
+    assert sentence.startswith("训练一步占用显存")
+    assert "放得下" in printed
+    assert title == "Linear：一步中的显存"
 
 
 def test_a_notebook_uses_calibrations_as_the_command_line_does(

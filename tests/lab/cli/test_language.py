@@ -89,3 +89,30 @@ def test_json_is_english_unless_lang_is_given(chinese: World) -> None:
     translated = json.loads(chinese.run("--lang", "zh_CN", "run", str(notebook), "-t", "cpu", "--json").stdout)
     assert english["status"] == translated["status"] == "failed"
     assert not CHINESE.search(english["reason"])
+
+
+SPEAKING = """
+import os, ownlab
+for call in (lambda: ownlab.on_end(3), lambda: ownlab.data.open("missing")):
+    try:
+        call()
+    except (TypeError, ValueError) as exc:
+        print(exc)
+print(os.environ["OWNLAB_LANG"])
+"""
+
+
+@pytest.mark.parametrize("way", ["option", "setting", "locale"])
+def test_functions_in_a_kernel_speak_the_language_of_the_command(world: World, way: str) -> None:
+    notebook = write(world.folder, "speaks.ipynb", SPEAKING)
+    command, environ = ["run", str(notebook), "-t", "cpu"], {"LC_ALL": "C.UTF-8"}
+    if way == "option":
+        command, environ = ["--lang", "zh_CN", *command], {"OWNLAB_LANG": "en"}
+    elif way == "setting":
+        Path(world.env["OWNLAB_CONFIG"]).write_text('[interface]\nlanguage = "zh_CN"\n')
+    else:
+        environ = {"LC_ALL": "zh_CN.UTF-8"}
+    ran = world.run(*command, env=environ)
+    first, second, language = ran.stdout.splitlines()[:3]
+    assert (first, language) == ("on_end 接受函数，不能是 3", "zh_CN")
+    assert CHINESE.search(second)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
+from ownlab.cli.options import language_variables
 from ownlab.config.settings import LabOptions
 from ownlab.lab.cli.up import _Options, _page_language
 from ownlab.lab.service.watchdog import Start
@@ -39,3 +40,10 @@ def test_the_option_then_the_setting_then_the_locale(
 def test_the_server_is_started_with_it() -> None:
     assert Start("/lab", 4001, "secret", {}, None, "zh_CN").arguments() == ("--port", "4001", "--language", "zh_CN")
     assert Start("/lab", 4001, "secret", {}).arguments() == ("--port", "4001")
+
+
+def test_kernels_and_terminals_get_the_option() -> None:
+    with click.Context(click.Command("up")) as context:
+        assert language_variables() == {}
+        context.meta[LANGUAGE_OPTION] = "zh_CN"
+        assert language_variables() == {"OWNLAB_LANG": "zh_CN"}

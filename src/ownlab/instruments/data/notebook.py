@@ -188,7 +188,7 @@ def _serve() -> None:
     import msgspec
 
     from ownlab.errors import OwnlabError
-    from ownlab.json_encoding import encode_json, error_to_builtins
+    from ownlab.json_encoding import encode_shown_json, error_to_builtins
 
     call = msgspec.json.decode(sys.stdin.buffer.readline())
     function = {each.__name__: each for each in (bench, get, inspect, pack, stage, unpack, verify)}[call["function"]]
@@ -202,7 +202,7 @@ def _serve() -> None:
             answer = _described(function(*call["arguments"], **call["options"]))
     except OwnlabError as exc:
         answer = {"error": error_to_builtins(exc)}
-    sys.stdout.buffer.write(encode_json(answer) + b"\n")
+    sys.stdout.buffer.write(encode_shown_json(answer) + b"\n")
 
 
 def _described(result: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ownlab.errors import OwnlabError
 from ownlab.instruments.fit.guest_client import check_trace
 from ownlab.instruments.fit.pipeline import parse_batch, parse_goals, predict_fit
 from ownlab.instruments.fit.records import Fit, Request, Trace
-from ownlab.json_encoding import encode_json, error_to_builtins, to_builtins, to_typed_builtins
+from ownlab.json_encoding import encode_shown_json, error_to_builtins, to_builtins, to_typed_builtins
 from ownlab.text import unpack_texts
 from ownlab_guest.kernel import fit as kernel_fit
 from ownlab_guest.kernel.fit import LiveTracer, Prediction, parse_call, strip_colours
@@ -74,7 +74,7 @@ def _serve() -> None:
         return message
 
     def send(message: dict[str, Any]) -> None:
-        sys.stdout.buffer.write(encode_json(message) + b"\n")
+        sys.stdout.buffer.write(encode_shown_json(message) + b"\n")
         sys.stdout.buffer.flush()
 
     def trace(request: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from ownlab.instruments.top.nvml_child import PENDING
 from ownlab.instruments.top.records import Owner, Sample
 from ownlab.instruments.top.report import Report, ReportBuilder
 from ownlab.instruments.top.source import Source, open_source
-from ownlab.json_encoding import encode_json, error_to_builtins, to_typed_builtins
+from ownlab.json_encoding import encode_shown_json, error_to_builtins, to_typed_builtins
 from ownlab_guest.kernel import watch as kernel_watch
 from ownlab_guest.kernel.watch import SHORTEST_INTERVAL, Watch, process_name
 
@@ -174,7 +174,7 @@ def _user_name() -> str:
 
 def _serve(pid: int, every: float, name: str) -> None:
     def send(message: dict[str, Any]) -> None:
-        sys.stdout.buffer.write(encode_json(message) + b"\n")
+        sys.stdout.buffer.write(encode_shown_json(message) + b"\n")
         sys.stdout.buffer.flush()
 
     sampling = LocalSampling(pid, name)

@@ -17,7 +17,7 @@ from ownlab.errors import OwnlabError
 from ownlab.instruments.why.collection import collect, save_evidence
 from ownlab.instruments.why.explanation import explain
 from ownlab.instruments.why.records import Explanation
-from ownlab.json_encoding import encode_json, error_to_builtins, to_typed_builtins
+from ownlab.json_encoding import encode_shown_json, error_to_builtins, to_typed_builtins
 from ownlab.text import text
 
 __all__ = ["explain_folder"]
@@ -62,7 +62,7 @@ def _serve(arguments: list[str]) -> None:
         answer = explain_folder(arguments[0], arguments[1] if len(arguments) > 1 else None)
     except OwnlabError as exc:
         answer = {"error": error_to_builtins(exc)}
-    sys.stdout.buffer.write(encode_json(answer) + b"\n")
+    sys.stdout.buffer.write(encode_shown_json(answer) + b"\n")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ownlab.cli.options import json_option
+from ownlab.cli.options import json_option, language_variables
 from ownlab.errors import InputError, OwnlabError, UsageError
 from ownlab.lab.cli.run_on_node import node_request
 from ownlab.lab.cli.run_script import MODULE, SCRIPT_ENDING, STDIN, run_script_command
@@ -209,6 +209,7 @@ def command(
 
     values = {**_read_parameters(file), **dict(_split(each) for each in parameters)}
     on_node = node_request(engine, kind, gpus, cluster, rest)
+    on_node["settings"] = {**on_node.get("settings", {}), **language_variables()}
     prepared = prepare_run(RunRequest(target, parameters=values, type=kind, **rest, **on_node))
     return _in_background(prepared, as_json) if detach else _run(prepared, as_json, quiet or as_json)
 

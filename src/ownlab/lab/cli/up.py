@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import click
 
-from ownlab.cli.options import json_option
+from ownlab.cli.options import json_option, language_variables
 from ownlab.config.loader import resolve_lab_options
 from ownlab.config.paths import kernels_export, missing_config
 from ownlab.config.settings import LabOptions, setting_named
@@ -103,7 +103,7 @@ def command(
         lab_engine=engine,
         preset=preset,
     )
-    environ = {**os.environ, **({"OWNLAB_LIMITS_PRESET": preset} if preset else {})}
+    environ = {**os.environ, **({"OWNLAB_LIMITS_PRESET": preset} if preset else {}), **language_variables()}
     if engine is not None:
         environ["OWNLAB_LAB_ENGINE"] = engine
     _check_engine(settings, environ)

@@ -1,4 +1,4 @@
-"""Environment variables of kernels for Colab mode and start-up scripts, and which of those scripts failed."""
+"""Environment variables of kernels for Colab mode, start-up scripts and their language, and which of those scripts failed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ownlab.input_files import read_bytes
 from ownlab.lab.colab.detection import wants_colab
 from ownlab.lab.notebooks.parsing import parse_json
 from ownlab.lab.runtimes.state import runtime_folder
+from ownlab.languages import environment_language
 from ownlab.text import text
 
-__all__ = ["colab_variables", "startup_failures", "startup_variables"]
+__all__ = ["colab_variables", "language_variables", "startup_failures", "startup_variables"]
 
 
 def colab_variables(notebook: str, runtime: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -45,6 +46,11 @@ def _wants_colab_mode(notebook: str) -> bool:
     except (InputError, ValueError, RecursionError):  # not saved yet, or damaged: opening it reports that
         return False
     return isinstance(parsed, dict) and wants_colab(parsed)
+
+
+def language_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the language of what a kernel's functions say. The kernel does not read our settings."""
+    return {"OWNLAB_LANG": environment_language(environ)}
 
 
 _LOG_PREFIX = "ownlab: start-up script "  # ownlab_guest/kernel/startup.py writes it

@@ -22,7 +22,7 @@ from tornado.web import HTTPError
 
 from ownlab.errors import CardsTaken, LabError, OwnlabError
 from ownlab.lab.runtimes import operations, start, state
-from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
+from ownlab.lab.runtimes.kernel_variables import colab_variables, language_variables, startup_variables
 from ownlab.lab.runtimes.launch_plan import Plan, read_plan
 from ownlab.lab.transport.control import NotAnswering, send_command
 from ownlab.text import sentence, sentences, text
@@ -200,7 +200,7 @@ class OwnlabProvisioner(KernelProvisionerBase):
         if now["state"] not in ("waiting", "starting"):  # otherwise its first kernel is still starting
             try:
                 colab = colab_variables(env.get(_SESSION, ""), plan.runtime, env)
-                changes = {**self._changes(env), **colab, **startup_variables(env)}
+                changes = {**self._changes(env), **colab, **startup_variables(env), **language_variables(env)}
                 send_command(plan.control_endpoint, "relaunch", timeout=_START_SECONDS, env=changes, cwd=cwd)
             except NotAnswering:  # it is ending, for example because its keeper was killed
                 return self._replace_supervisor(plan, env, cwd)

@@ -23,7 +23,7 @@ from ownlab.config.settings import LabOptions
 from ownlab.errors import CardsTaken, DeadlineError, InterpreterError, LabError, StoreError
 from ownlab.guest_client import last_line
 from ownlab.lab.runtimes.cards import probe_argv, read_devices
-from ownlab.lab.runtimes.kernel_variables import colab_variables, startup_variables
+from ownlab.lab.runtimes.kernel_variables import colab_variables, language_variables, startup_variables
 from ownlab.lab.runtimes.kernelspecs import read_types
 from ownlab.lab.runtimes.launch_plan import NodeRequest, Plan
 from ownlab.lab.runtimes.operations import end_runtime, remove_folders
@@ -264,6 +264,7 @@ def start_supervisor(plan: Plan, env: Mapping[str, str]) -> subprocess.Popen[byt
                 **env,
                 **colab_variables(plan.notebook, plan.runtime, env),
                 **startup_variables(env),
+                **language_variables(env),
                 "OWNLAB_HOST": sys.executable,  # runs ownlab for kernels whose environment does not have it
                 "OWNLAB_RUNTIME": plan.runtime,
             },

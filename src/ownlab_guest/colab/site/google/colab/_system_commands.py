@@ -14,6 +14,7 @@ from zmq import NOBLOCK
 from ownlab_guest.shell.command_hints import hints_for_command
 from ownlab_guest.shell.pip_options import without_user_option
 from ownlab_guest.shell.terminal import Command, InputPrompt
+from ownlab_guest.text import shown
 
 from . import _message, _pip
 
@@ -96,7 +97,7 @@ def _show(text: str) -> None:
 
 def _show_hints(command: str, status: int) -> None:
     for hint in hints_for_command(command, status):
-        _show(hint + "\n")
+        _show(shown(hint) + "\n")
 
 
 class _PagePrompt(InputPrompt):

@@ -28,6 +28,7 @@ GROUND = {
     "input_files",
     "json_encoding",
     "languages",
+    "notebook_language",  # of notebooks and scripts
     "paste",
     "processes",
     "render",

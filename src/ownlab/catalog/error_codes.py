@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 from msgspec import Struct
 
 from ownlab.catalog.data_files import load_json
 
-__all__ = ["ErrorCode", "ErrorCodes", "ErrorFamily", "Phrase", "error_code", "phrases"]
+__all__ = ["ErrorCode", "ErrorCodes", "ErrorFamily", "Phrase", "error_code", "error_named", "phrases"]
 
 ErrorFamily = Literal["cuda", "cudnn", "cublas", "nccl", "nvml", "hip", "opencl", "vulkan", "exit", "windows"]
 
@@ -46,6 +47,17 @@ def error_code(family: ErrorFamily, number: int) -> ErrorCode | None:
         if row.family == family:
             return next((code for code in row.codes if code.number == number), None)
     return None
+
+
+def error_named(name: str) -> ErrorCode | None:
+    """Return the entry of CUDA or HIP with this name, also in the form of the driver (CUDA_ERROR_NO_DEVICE)."""
+    return _by_name().get(name.replace("_", "").lower())
+
+
+@functools.cache
+def _by_name() -> dict[str, ErrorCode]:
+    rows = load_json("error_codes", ErrorCodes).families
+    return {code.name.lower(): code for row in reversed(rows) if row.family in ("cuda", "hip") for code in row.codes}
 
 
 def phrases() -> tuple[Phrase, ...]:

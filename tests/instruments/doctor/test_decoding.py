@@ -25,6 +25,8 @@ NUMBERS = [
     ("unfit-library", "Process finished with exit code -1073741819 (0xC0000005)"),
     ("unfit-library", "torch: subprocess returned non-zero exit status 3221225477"),
     ("framework-broken", "llama runner process has terminated: exit status 0xc0000135"),
+    ("ptx-toolchain", "jit: code=222(cudaErrorUnsupportedPtxVersion)"),
+    ("no-visible-gpu", "cuInit failed: CUDA_ERROR_NO_DEVICE"),
 ]
 LANGUAGES = [
     ("library-missing", "ImportError: libcudart.so.11.0: Kann die Shared-Object-Datei nicht öffnen: Datei oder Verzeichnis nicht gefunden"),

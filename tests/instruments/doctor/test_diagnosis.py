@@ -122,7 +122,7 @@ def test_unrecognised_messages_are_reported_as_such() -> None:
         ),
         (
             'docker: could not select device driver "" with capabilities: [[gpu]].',
-            "GPU work will not run. Docker cannot",
+            "GPU work will not run. Docker does not know",
         ),
     ],
 )

@@ -69,6 +69,11 @@ NAMED = [
     ("[rank0]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2006, unhandled system error", "network interface"),
     ("ROCk module is NOT loaded, possibly no GPU devices", "may not open /dev/kfd"),
     ("nvcc fatal   : Unsupported gpu architecture 'compute_89'", "too new for an old card"),
+    ("NVRM: Xid (PCI:0000:02:00): 31, pid=77, name=python, MMU Fault", "Clocks, voltage or heat"),
+    ("NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.", "faulty"),
+    ("clEnqueueNDRangeKernel failed: CL_OUT_OF_RESOURCES", "more registers"),
+    ("nvidia 0000:01:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0021 address=0xd0000000]", "firmware (BIOS)"),
+    ("RuntimeError: Found no NVIDIA driver on your system.", "hosted notebook"),
 ]  # fmt: skip
 
 
@@ -139,6 +144,25 @@ def test_a_line_that_is_marked_as_a_warning_may_be_only_a_notice() -> None:
 )
 def test_logs_of_good_runs_get_no_family(content: str) -> None:
     assert [finding.code for finding in diagnose(read_paste(content)).findings if finding.severity != "note"] == []
+
+
+def test_a_family_of_one_program_is_not_shown_for_another() -> None:
+    assert not any(
+        "cuDNN 8 from PyPI" in cause or "1.18" in cause
+        for cause in causes_of("lightgbm.basic.LightGBMError: GPU Tree Learner was not enabled in this build.")
+    )
+    assert any(
+        "1.18" in cause
+        for cause in causes_of(
+            "Specified provider 'CUDAExecutionProvider' is not in available provider names. onnxruntime"
+        )
+    )
+
+
+def test_what_a_message_alone_does_not_prove_is_said() -> None:
+    assert "does not prove" in first_of("RuntimeError: CUDA error: device-side assert triggered").meaning
+    assert "does not prove" in first_of("NVRM: Xid (PCI:0000:02:00): 31, pid=77, name=python").meaning
+    assert "does not prove" not in first_of("No space left on device: '/dev/shm/torch_1'").meaning
 
 
 def test_rules_of_one_line_are_not_told_twice() -> None:

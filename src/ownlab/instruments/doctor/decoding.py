@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ownlab.catalog.error_codes import ErrorFamily, error_code, phrases
+from ownlab.catalog.error_codes import ErrorFamily, error_code, error_named, phrases
 from ownlab.instruments.doctor.records import Case, Message
 from ownlab.text import text
 
@@ -86,6 +86,8 @@ _FORMS = (
     ),
 )
 _DIGIT = re.compile(r"\d")
+# An error that is given as a name only: cudaErrorNoDevice, or CUDA_ERROR_NO_DEVICE of the driver.
+_NAME = re.compile(r"\b(?:(?:cuda|hip)Error[A-Z]\w+|CUDA_ERROR_[A-Z_]+)\b", re.IGNORECASE)
 
 
 def with_decoded_messages(case: Case) -> Case:
@@ -104,6 +106,7 @@ def _decoded(message: Message) -> Iterator[Message]:
         for line in message.text.splitlines():
             if len(line) <= _LINE_LENGTH:
                 yield from _named_errors(line, message)
+    yield from _explained_names(message)
 
 
 def _translate(content: str) -> str:
@@ -131,6 +134,17 @@ def _named_errors(line: str, message: Message) -> Iterator[Message]:
         yield Message(
             f"{form.label} {match['number']}: {name}", text("{where}, error by its number", where=message.where)
         )
+
+
+def _explained_names(message: Message) -> Iterator[Message]:
+    """Yield the sentences of the errors that a message gives by their names, unless it contains them itself."""
+    if "rror" not in message.text and "RROR" not in message.text:
+        return
+    shown = message.text.lower()
+    for name in dict.fromkeys(match[0] for match in _NAME.finditer(message.text)):
+        known = error_named(name)
+        if known is not None and len(known.says) > _TELLING and known.says.lower() not in shown:
+            yield Message(f"{name}: {known.says}", text("{where}, error by its name", where=message.where))
 
 
 def _as_number(digits: str) -> int:

@@ -12,10 +12,9 @@ import re
 from typing import NamedTuple
 
 from ownlab.instruments.doctor.differential import AMBIGUOUS, from_messages_alone
-from ownlab.instruments.doctor.differential.mechanism import NVIDIA_CARD
 from ownlab.instruments.doctor.records import Case, Finding
 from ownlab.instruments.doctor.searched_text import searched_text
-from ownlab.instruments.doctor.situations.situation import JETSON, MAC
+from ownlab.instruments.doctor.situations.situation import JETSON, MAC, NVIDIA_CARD
 from ownlab.text import in_english, text
 
 __all__ = ["safe_steps"]

@@ -4,7 +4,7 @@ A rule names the most frequent cause of a message. A message that was pasted alo
 other ones follow, those first for which the text has a sign, without those that the text excludes or that another finding states.
 For a machine that was read they are left out: there the rules ask the machine.
 
-The tables (`driver`, `cuda`, `software`, `containers`, `machines`, `tools`, `vendors`) are families of messages, recognised by their grammar and not
+The tables (`driver`, `faults`, `cuda`, `software`, `containers`, `machines`, `tools`, `vendors`) are families of messages, recognised by their grammar and not
 by the program that printed them. A family also answers where no rule knows the message (rule several-causes).
 """
 
@@ -20,6 +20,7 @@ import msgspec
 from ownlab.instruments.doctor.differential.containers import CONTAINERS
 from ownlab.instruments.doctor.differential.cuda import CUDA
 from ownlab.instruments.doctor.differential.driver import DRIVER
+from ownlab.instruments.doctor.differential.faults import FAULTS
 from ownlab.instruments.doctor.differential.machines import MACHINES
 from ownlab.instruments.doctor.differential.mechanism import Family, Mechanism
 from ownlab.instruments.doctor.differential.software import SOFTWARE
@@ -44,7 +45,16 @@ __all__ = [
 
 SEVERAL_CAUSES = "several-causes"  # the code of the rule that answers where only a family is recognised
 
-FAMILIES: tuple[Family, ...] = (*VENDORS, *TOOLS, *DRIVER, *CONTAINERS, *CUDA, *SOFTWARE, *MACHINES)
+FAMILIES: tuple[Family, ...] = (
+    *VENDORS,
+    *TOOLS,
+    *FAULTS,
+    *DRIVER,
+    *CONTAINERS,
+    *CUDA,
+    *SOFTWARE,
+    *MACHINES,
+)
 
 _MOST = 9  # other causes that are shown
 _MOST_BESIDE_SIGNS = 5  # beside a finding to which several signs or a fact led
@@ -55,7 +65,7 @@ _FAILED = re.compile(
     r"\b(?:errors?|err|fail\w*|fatal|cannot|can't|could ?n[o']t|couldn't|unable|panic|abort\w*|core dumped|not (?:found|available|supported|detected|loaded|"
     r"installed|compiled|built|enabled|compatible|recogni[sz]ed|initiali[sz]ed|permitted|visible|working|linked|responding|possible)|"
     r"unavailable|unreachable|giving up|not (?:ready|managed|allowed|present|valid|owned|configured|satisfied|enough|done)|expected|isn't|doesn't|won't|no (?:such|\w+[- ]?capable|cuda|gpus?|devices?|module|space|supported|compatible|kernel|available|nvidia)|missing|invalid|denied|no (?:\w+ ){0,3}(?:gpus?|devices?|cards?|adapters?|accelerators?|platforms?|runtime|backend)|refused|rejected|"
-    r"time[d ]?-?out|hangs?|hung|stuck|lost|mismatch\w*|insufficient|incompatible|killed|illegal|unsupported|undefined|unknown|unexpected|out of memory|too (?:old|new|small|large|many)|"
+    r"time[d ]?-?out|hangs?|hung|stuck|lost|mismatch\w*|insufficient|incompatible|killed|illegal|unsupported|undefined|unknown|faults?|IO_PAGE_FAULT|unexpected|out of memory|too (?:old|new|small|large|many)|"
     r"crash\w*|broken|corrupt\w*|exception|assert\w*|segfault|segmentation fault|throttl\w*|fall(?:ing|s)? back|warning|requires?|must (?:be|have)|OOM|died|terminated|exited|stopped|unresponsive|bad)\b"
     r"|(?-i:\w(?:Error|Exception)\b)|(?-i:[A-Z]+_ERROR|ERROR_[A-Z]+)|\b0 (?:GPUs?|devices?)\b|\(-\d+\)|False\b|code[ =:]+-?[1-9]",
     re.IGNORECASE,
@@ -104,6 +114,32 @@ AMBIGUOUS = frozenset(
         "nvml-unknown",
         "several-causes",
         "container-no-gpu",
+        "runtime-missing",
+        "container-toolkit",
+        "container-daemon",
+        "kubernetes",
+        "exclusive",
+        "smi-hang",
+        "module-build",
+        "driver-packages",
+        "hybrid",
+        "framework-broken",
+        "cudnn-missing",
+        "cudnn-shadow",
+        "extension-mismatch",
+        "cpu-package",
+        "program-backend",
+        "tensorrt",
+        "jax-build",
+        "tensorflow-memory",
+        "device-assert",
+        "rocm-build",
+        "tpu",
+        "ascend-environment",
+        "ascend-health",
+        "rendezvous",
+        "launcher",
+        "launch-timeout",
     ]
 )
 # Rules whose message says the cause in so many words: few others are worth a line.
@@ -203,7 +239,9 @@ def with_other_causes(case: Case, findings: Sequence[Finding], *, signs: bool = 
     first = findings[0]
     if first.severity == "note" and first.code != SEVERAL_CAUSES:
         return tuple(findings)
-    if not any(_is_message(case, line) for line in first.evidence):  # facts alone: there is no message to differentiate
+    if first.code != "xid" and not any(
+        _is_message(case, line) for line in first.evidence
+    ):  # facts alone: there is no message to differentiate
         return tuple(findings)
     content = searched_text(case)
     families = _families_of(first, content)
@@ -235,7 +273,7 @@ def _untold(finding: Finding, families: Sequence[Family], content: str) -> list[
 
 def from_messages_alone(case: Case, finding: Finding) -> bool:
     """Whether all evidence are lines of messages: no fact of a report stands behind the finding."""
-    return all(_is_message(case, line) for line in finding.evidence)
+    return finding.code == "xid" or all(_is_message(case, line) for line in finding.evidence)
 
 
 def _is_message(case: Case, line: str) -> bool:
@@ -279,6 +317,7 @@ def _families_of(finding: Finding, content: str) -> list[Family]:
     by_lines = [family for family in of_rule if _shows(family.pattern, lines)]
     if by_lines:
         return by_lines[:2]
+    of_rule = [family for family in of_rule if not family.of_one_program]
     if of_rule and finding.code in of_rule[0].codes[:_OWN_RULES]:
         return of_rule[:1]
     return ([family for family in FAMILIES if family.stands_alone and _shows(family.pattern, lines)] or of_rule)[:2]

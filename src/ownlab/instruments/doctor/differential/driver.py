@@ -89,11 +89,13 @@ _PARTIAL = Mechanism(
     codes=("driver-mixed",),
 )
 _ENVIRONMENT = Mechanism(
-    text("It is a container that was not given the card, or WSL, where the driver is the one of Windows"),
+    text(
+        "It is a container that was not given the card, a hosted notebook without a GPU runtime (Colab, Kaggle), or WSL, where the driver is the one of Windows"
+    ),
     text(
         "uname -r; ls /dev/nvidia* /dev/dxg 2>/dev/null   # “microsoft”: install no driver inside; container: docker run --gpus all …"
     ),
-    sign=rf"{CONTAINER}|{WSL}",
+    sign=rf"{CONTAINER}|{WSL}|{HOSTED}",
     codes=("container-no-gpu", "wsl", "wsl-no-module"),
 )
 _NO_NVIDIA_CARD = Mechanism(

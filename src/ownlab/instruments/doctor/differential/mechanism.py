@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ownlab.instruments.doctor.situations.situation import JETSON, MAC, WINDOWS, WSL
+from ownlab.instruments.doctor.situations.situation import AMD, JETSON, MAC, NVIDIA_CARD, WINDOWS, WSL
 
 __all__ = [
     "AMD",
@@ -43,11 +43,10 @@ class Family(NamedTuple):
     codes: tuple[str, ...]  # the rules about messages of this family
     mechanisms: tuple[Mechanism, ...]
     stands_alone: bool = True  # False: the pattern alone is no sign of a failure
+    of_one_program: bool = False  # True: about one program; its rules are about others, too, so the lines must name it
 
 
 LINUX = r"^fact: family linux$|/usr/(?:lib|local|bin)/|/home/\w|\b(?:Ubuntu|Debian|Fedora|CentOS|Arch Linux|manjaro|openSUSE)\b|\.so\b|x86_64-linux"
 CONTAINER = r"^fact: container (?!none)|\bdocker\b|\bpodman\b|\bcontainer\b|\bkubernetes\b|\bpods?\b|apptainer|singularity|/workspace\b|\bcompose\b"
-AMD = r"\bAMD Radeon|\bRadeon (?:RX|Pro|VII)|\bgfx\d{3,4}\w?\b|\bROCm\b|\bamdgpu\b|\bhip(?:Error|BLAS|FFT)|\bMI[123]\d\d\w?\b|\bzluda\b"
 HOSTED = r"^fact: platform (?:colab|kaggle|sagemaker|gradient|runpod)|/content/|/kaggle/|\bColab\b|\bKaggle\b|\bSageMaker\b|\bRunPod\b"
 MINING = r"miner\b|\bminer|hashrate|\bMH/s\b|\bDAG\b|ethash|\bkawpow|\bxmr"
-NVIDIA_CARD = r"^fact: card nvidia|NVIDIA-SMI \d|NVRM|\bGeForce\b|\b[RG]TX ?\w?\d{2,}|\bTesla [A-Z]\d|\bQuadro\b"

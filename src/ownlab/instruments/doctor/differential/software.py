@@ -155,6 +155,7 @@ SOFTWARE = (
             Mechanism(text("The card is too old, or its chip is not in the build's list"), text("read the line “Ignoring visible gpu device”"), sign=r"Ignoring|compute capability", codes=("no-kernel",)),
             Mechanism(text("Only a notice: the program is meant to run on the CPU, or the line appears beside a GPU that is used"), text("does “Created device /GPU:0” follow? Then nothing is wrong"), sign=r"Created device|TF-TRT|computation_placer|already been registered"),
         ),
+        of_one_program=True,
     ),
     Family(
         text("JAX does not use the accelerator"),

@@ -65,6 +65,7 @@ TOOLS = (
             Mechanism(text("Windows: the Visual C++ runtime is too old"), text("the newest vc_redist.x64.exe"), sign=rf"DLL load|{WINDOWS}|1114", against=LINUX),
             Mechanism(text("Only a part of the model runs on the CPU, because an operator has no GPU version: this is a notice"), text("session.get_providers(); the log at level 1 names the nodes"), sign=r"assigned|Some nodes|\[W:|fallback|Memcpy"),
         ),
+        of_one_program=True,
     ),
     Family(
         text("TensorRT does not load, build or run an engine"),

@@ -5,7 +5,7 @@ version or tool it is about, that often points to another cause, or makes the us
 that must be there; it then stands before what the rules found, and replaces the findings that it explains better.
 
 Signs are searched in the messages and in the facts that were read from reports, one fact on a line (`fact: driver 535.183`).
-The tables are in `wsl`, `drivers`, `legacy_cards`, `environment`, `npu_tpu`, `devices`, `software` and `notices`; each situation belongs to the page of a rule.
+The tables are in `wsl`, `drivers`, `legacy_cards`, `environment`, `npu_tpu`, `frameworks`, `devices`, `software` and `notices`; each situation belongs to the page of a rule.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ownlab.instruments.doctor.searched_text import searched_text
 from ownlab.instruments.doctor.situations.devices import DEVICES
 from ownlab.instruments.doctor.situations.drivers import DRIVERS
 from ownlab.instruments.doctor.situations.environment import ENVIRONMENT
+from ownlab.instruments.doctor.situations.frameworks import FRAMEWORKS
 from ownlab.instruments.doctor.situations.legacy_cards import LEGACY_CARDS
 from ownlab.instruments.doctor.situations.notices import NOTICES
 from ownlab.instruments.doctor.situations.npu_tpu import NPU_AND_TPU
@@ -39,6 +40,7 @@ SITUATIONS: tuple[Situation, ...] = (
     *LEGACY_CARDS,
     *ENVIRONMENT,
     *NPU_AND_TPU,
+    *FRAMEWORKS,
     *DEVICES,
     *SOFTWARE,
     *NOTICES,
@@ -51,6 +53,8 @@ _BUILD_CUDA = re.compile(
     r"\+cu(\d{1,2})(\d)\b|(?:\bcudatoolkit|\bpytorch-cuda|\bcuda-version|CUDA used to build PyTorch:|torch\.version\.cuda\W)[ =:'\"]{0,30}(\d{1,2})\.(\d)",
 )
 
+_FREE_OF_TOTAL = re.compile(r"\b(\d{6,}) bytes free, (\d{6,}) bytes total")
+
 
 def with_situation(case: Case, findings: list[Finding]) -> list[Finding]:
     """Return the findings with that of the first situation that a pasted text shows in front, without those it replaces.
@@ -60,7 +64,7 @@ def with_situation(case: Case, findings: list[Finding]) -> list[Finding]:
     if case.machine.origin != "pasted":
         return findings
     content = searched_text(case)
-    everything = "\n".join((content, *_newer_cuda(content)))
+    everything = "\n".join((content, *_newer_cuda(content), *_free_memory(content)))
     works = any_framework_works(case.machine)
     codes = {finding.code for finding in findings} if value_of(case.machine.nvidia.driver) else set[str]()
     for situation in SITUATIONS:
@@ -104,6 +108,13 @@ def _finding(situation: Situation, messages: Iterable[Message], everything: str)
         fix=situation.fix,
         blocks=situation.blocks and situation.severity == "error",
     )
+
+
+def _free_memory(content: str) -> Iterator[str]:
+    """Yield a line if a message names the card's free memory, and it is more than half of it."""
+    match = _FREE_OF_TOTAL.search(content)
+    if match is not None and int(match[1]) > int(match[2]) // 2:
+        yield "fact: most of the card's memory is free"
 
 
 def _newer_cuda(content: str) -> Iterator[str]:

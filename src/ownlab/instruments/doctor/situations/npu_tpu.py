@@ -44,6 +44,39 @@ NPU_AND_TPU: tuple[Situation, ...] = (
     ),
     Situation(
         "ascend-environment",
+        (r"/nnal/atb/\S*cxx_abi_[01]/\S*: undefined symbol|libtbe_adapter\.so: undefined symbol|undefined symbol: _ZN3Mki",),
+        text("NNAL (ATB) does not fit: its library is the one for the other C++ ABI, or of another version than CANN"),
+        text("NNAL has two sets of libraries, cxx_abi_0 and cxx_abi_1. Its set_env.sh takes the one of the torch that it finds; a newer torch, or a shell without torch, leads to the wrong one."),
+        (
+            text("python -c 'import torch; print(torch.compiled_with_cxx11_abi())'; then: source /usr/local/Ascend/nnal/atb/set_env.sh --cxx_abi=1   # 0 for False"),
+            text("cat /usr/local/Ascend/nnal/atb/latest/version.info /usr/local/Ascend/ascend-toolkit/latest/version.cfg   # both of one release, which torch_npu names"),
+        ),
+        _ASCEND,
+    ),
+    Situation(
+        "ascend-environment",
+        (r"module 'torch_npu\S*' has no attribute|torch\.ops\.npu[^\n]*has no attribute|No module named '?torch_npu\.\w+",),
+        text("torch_npu is older or newer than the program expects: a function is missing in it"),
+        text("vllm-ascend, MindSpeed and others are written for one release of torch_npu, partly for one of its post or development releases."),
+        (
+            text("pip list | grep -iE 'torch|vllm|mindspeed'   # compare with the versions that the program's installation guide names"),
+            text("pip install torch-npu==VERSION-THAT-THE-PROGRAM-NAMES   # with its torch and CANN; or the program's ready image"),
+        ),
+        _ASCEND,
+    ),
+    Situation(
+        "ascend-environment",
+        (r"No module named '?(?:tbe|te|topi|hccl|opc|auto_tune|schedule_search)\b|repository_manager_log|CannKbInit|InitCannKB",),
+        text("CANN's own Python modules (tbe, te, …) are not found, or do not fit this Python"),
+        text("They lie in CANN's folder and are found through PYTHONPATH, which set_env.sh sets. A second CANN, or another Python than CANN supports, has the same effect."),
+        (
+            text("source /usr/local/Ascend/ascend-toolkit/set_env.sh; python -c 'import tbe, te'; echo $PYTHONPATH   # in the shell that starts the program"),
+            text("python --version   # CANN 8: Python 3.7 to 3.11 (8.2 also 3.12); pip install 'numpy<2' decorator sympy scipy attrs psutil protobuf cloudpickle ml-dtypes tornado"),
+        ),
+        _ASCEND,
+    ),
+    Situation(
+        "ascend-environment",
         (r"undefined symbol: (?:Msprof|aclprof|acl[A-Z]|aclnn|rt[A-Z]|Hccl|Adx|GE)\w*", _ABOUT_ASCEND),
         text("torch_npu and CANN do not belong together: CANN's libraries lack, or no longer have, a function"),
         text("torch_npu is compiled for certain releases of CANN. The missing name belongs to CANN, not to torch."),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ownlab.instruments.doctor.records import Severity
 
-__all__ = ["JETSON", "MAC", "MIG", "WINDOWS", "WSL", "Situation"]
+__all__ = ["AMD", "JETSON", "MAC", "MIG", "NVIDIA_CARD", "WINDOWS", "WSL", "Situation"]
 
 
 class Situation(NamedTuple):
@@ -30,3 +30,5 @@ WINDOWS = r"^fact: family windows$|\bmodel=(?:WDDM|TCC)\b|\bWDDM\b|^PS [A-Z]:\\|
 WSL = r"^fact: virtualisation wsl|microsoft-standard|\bWSL ?2?\b|/usr/lib/wsl/"
 MAC = r"^fact: family darwin$|not a mach-o file|\.dylib\b|\bmacosx?[_ -]\d|\bmacOS\b|\bDarwin\b|arm64-apple|x86_64-apple|/Users/\w+/|/opt/homebrew/|\bApple M\d\b|^\s*Metal Support:"
 MIG = r"\bMIG-[0-9a-f]{8}-|\bMIG-GPU-|^\s*MIG (?:\d+\S* +)?Device +\d|\bmig=on\b"
+AMD = r"\bAMD Radeon|\bRadeon (?:RX|Pro|VII)|\bgfx\d{3,4}\w?\b|\bROCm\b|\bamdgpu\b|\bhip(?:Error|BLAS|FFT)|\bMI[123]\d\d\w?\b|\bzluda\b"
+NVIDIA_CARD = r"^fact: card nvidia|NVIDIA-SMI \d|NVRM|\bGeForce\b|\b[RG]TX ?\w?\d{2,}|\bTesla [A-Z]\d|\bQuadro\b"

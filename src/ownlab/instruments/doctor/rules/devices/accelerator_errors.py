@@ -5,8 +5,82 @@ from __future__ import annotations
 from ownlab.instruments.doctor.rule import Cause
 from ownlab.text import text
 
-__all__ = ["ASCEND_ERRORS", "INTEL_BUILDS", "INTEL_FIRMWARE", "INTEL_RUNTIME", "TPU_ERRORS"]
+__all__ = ["ASCEND_CODES", "ASCEND_ERRORS", "INTEL_BUILDS", "INTEL_FIRMWARE", "INTEL_RUNTIME", "TPU_ERRORS"]
 
+_ACL = r"(?:code|ret\w*|errors?|errno|result|status|aclError)\W{0,4}(?:is |was |of |No\.? ?)?\W{0,3}"
+# Sources: CANN, aclError and aclnn return codes; rt_error_codes.h (ACL_ERROR_RT_*).
+ASCEND_CODES = (
+    Cause(
+        rf"{_ACL}(?:107002|107003)\b",
+        text("This thread or process has not chosen an NPU: its context or stream is not there (107002, 107003)"),
+        text("CANN keeps a device and a context for each thread. A thread that was started later, a process after a fork, or one after the end of CANN has none."),
+        (
+            text("torch.npu.set_device(NUMBER) at the beginning of each thread and process (AscendCL: aclrtSetDevice, aclrtSetCurrentContext)"),
+            text("Start workers with spawn, not with fork: torch.multiprocessing.set_start_method('spawn')"),
+        ),
+    ),
+    Cause(
+        rf"{_ACL}107001\b|[Ii]nvalid device ?[Ii][Dd][^\n]*(?:npu|ascend|acl)|ASCEND_RT_VISIBLE_DEVICES[^\n]*(?:invalid|error|exceed)",
+        text("The program asks for an NPU number that this process does not have"),
+        text("With ASCEND_RT_VISIBLE_DEVICES the visible NPUs are numbered from 0 again. In a container only the devices that were passed in count."),
+        (
+            text("npu-smi info -l; echo $ASCEND_RT_VISIBLE_DEVICES; python -c 'import torch, torch_npu; print(torch.npu.device_count())'   # one process for each visible NPU, numbers from 0"),
+        ),
+    ),
+    Cause(
+        rf"{_ACL}(?:507014|507017|507034|507046|507047|507048)\b|(?:aicore|aicpu|vector core|stream sync\w*|event sync\w*)[^\n]{{0,20}}time ?out",
+        text("A task on the NPU did not end in time (507046 and others)"),
+        text("Either a rank waits for another one that stopped, is late or computes something else; or an operator takes very long or hangs."),
+        (
+            text("Several NPUs: read the first error of the first rank that failed; export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=1800"),
+            text("One NPU: export ASCEND_LAUNCH_BLOCKING=1   # names the operator; a smaller input; torch_npu, CANN and driver of one table of versions"),
+            text("npu-smi info -t health -i 0   # an NPU that is not OK needs a reset by its administrator"),
+        ),
+    ),
+    Cause(
+        rf"{_ACL}(?:507013|507053|507054|507055|507056)\b|[Mm]ulti-?bit ECC|\bHBM[^\n]*(?:ECC|multi bit)|uncorrectable[^\n]*(?:HBM|NPU)",
+        text("The NPU reports an error of its memory or of a transfer: the card may be at fault"),
+        text("Uncorrectable errors of the HBM, or of DMA, come from the card. A program that passed a wrong address can also bring about an error of DMA."),
+        (
+            text("npu-smi info -t ecc -i 0; npu-smi info -t health -i 0   # errors are counted: have the card checked; does the program run on another NPU?"),
+        ),
+    ),
+    Cause(
+        rf"{_ACL}(?:507010|507901)\b|(?:device|TS)[^\n]{{0,20}}lost heart ?beat|heartbeat[^\n]*(?:npu|davinci|device)[^\n]*lost",
+        text("The NPU no longer answers (lost heartbeat, connection to the device closed)"),
+        text("The device's own system stopped or was restarted, for example by heat, a fault, a reset, or another process that was killed."),
+        (
+            text("npu-smi info; npu-smi info -t health -i 0; the kernel log of the host: sudo dmesg | grep -iE 'davinci|npu|drv' | tail -40"),
+            text("End all processes on the NPU; its administrator resets it, or restarts the machine."),
+        ),
+    ),
+    Cause(
+        rf"{_ACL}(?:507008|207000)\b|\bE[EL]\d{{4}}[^\n]*(?:not support|unsupported)[^\n]*(?:driver|feature)",
+        text("The NPU's driver does not have what this CANN asks for: the driver is older, or the chip does not support it"),
+        text("207000 and 507008 say that driver or chip do not know the feature or the chip's version."),
+        (
+            text("cat /usr/local/Ascend/driver/version.info /usr/local/Ascend/ascend-toolkit/latest/version.cfg   # compare with CANN's table of versions; in a container the host's driver counts"),
+        ),
+    ),
+    Cause(
+        rf"{_ACL}(?:561003|561107|561108|561112)\b|EZ3003\b|(?:op|kernel)s? (?:binary|package)[^\n]*not (?:found|installed)",
+        text("CANN finds no compiled kernel of this operator: the package of kernels for this chip is missing, or of another version"),
+        text("The kernels are a package of their own (Ascend-cann-kernels-CHIP) of exactly CANN's version; ASCEND_OPP_PATH names their folder."),
+        (
+            text("npu-smi info   # the chip; ls $ASCEND_OPP_PATH/built-in/op_impl/ai_core/tbe/kernel; install Ascend-cann-kernels for this chip, of CANN's version"),
+            text("source /usr/local/Ascend/ascend-toolkit/set_env.sh   # sets ASCEND_OPP_PATH"),
+        ),
+    ),
+    Cause(
+        rf"{_ACL}(?:161001|161002|561001|561002|100000|107000)\b|\bEZ(?:1001|3002|9999)\b|\bE(?:10001|Z1001)\b",
+        text("An operator refused its input, or failed with it: type, shape or format is not supported on this NPU or in this CANN"),
+        text("The line names the operator. Often the release of CANN or torch_npu is older than the model's code expects; sometimes an index or a shape is wrong."),
+        (
+            text("export ASCEND_LAUNCH_BLOCKING=1   # the traceback then names the operation; print dtype and shape of its inputs: float64, int64 and bfloat16 are not supported everywhere (bf16 not on 910A and 310P)"),
+            text("CANN, kernels, torch and torch_npu of one row of the table of https://github.com/Ascend/pytorch; newer ones support more operators"),
+        ),
+    ),
+)  # fmt: skip
 # Sources: CANN, "Troubleshooting" (aclError, error codes E*); Ascend/pytorch, README.
 ASCEND_ERRORS = (
     Cause(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ownlab.instruments.doctor.rule import Cause, CauseRule
 from ownlab.instruments.doctor.rules.devices.accelerator_errors import (
+    ASCEND_CODES,
     ASCEND_ERRORS,
     INTEL_BUILDS,
     INTEL_FIRMWARE,
@@ -39,6 +40,7 @@ class AscendEnvironment(CauseRule):
             text("Python was started in a folder that contains a folder torch_npu, which has no compiled part."),
             (text("Start Python in another folder: cd ~ && python -c 'import torch_npu'"),),
         ),
+        *ASCEND_CODES,
         Cause(
             r"dlopen lib(?:ascend|hccl|acl)\w*\.so failed|lib(?:hccl|ascendcl|ascend_hal)\.so\S*: undefined symbol|lib(?:ascend_hal|hccl|ascendcl|acl\w*|ge_\w+|graph|runtime|opapi|nnopbase|register|platform|tiling_api)\.so\S*: cannot open|ascend\w*\.so\S*: cannot open shared object|No module named '(?:te|tbe|acl|hccl|mindspore_ascend)'|ASCEND_(?:HOME|OPP)_PATH[^\n]*(?:not set|not found|empty)|(?-i:\bCANN\b)[^\n]*(?:not installed|not found)|Failed to (?:load the backend extension|import the Ascend backend):? torch_npu|source \S*set_env\.sh|module 'torch' has no attribute 'npu'",
             text("CANN's environment is not set: a library of Ascend is not on the loader's path"),

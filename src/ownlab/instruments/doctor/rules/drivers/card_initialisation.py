@@ -50,6 +50,7 @@ class CardInitialisationFailed(MessageRule):
         r"^\W*No devices were found|: No devices were found",
         r"RmInitAdapter failed",
         r"rm_init_adapter failed|Failed to allocate NvKmsKapiDevice",
+        r"\(EE\) NVIDIA[^\n]*Failed to initialize the NVIDIA GPU",
     )
 
     def check(self, case: Case) -> Iterable[Finding]:

@@ -174,6 +174,9 @@ def _reach_driver(machine: Machine) -> tuple[str, ...]:
         text("Look for the card: lspci | grep -i nvidia"),
         text("If there is a card, in a container: start it with the card (docker run --gpus all …)."),
         text(
+            "In a hosted notebook (Colab, Kaggle): choose a GPU runtime in its settings; no driver can be installed there."
+        ),
+        text(
             "If nvidia-smi works, libcuda is in a package of its own that is missing: Fedora xorg-x11-drv-nvidia-cuda, Debian libcuda1, Ubuntu libnvidia-compute-BRANCH."
         ),
         *(text("If there is a card, outside a container: {step}", step=step) for step in driver_remedy(machine)[:1]),

@@ -258,7 +258,7 @@ class ModuleLoadFailed(CauseRule):
             r"|failed to load (?:the )?(?:NVIDIA kernel module|module \"?nvidia)|Failed to query NVIDIA devices"
             r"|nvidia-persistenced (?:failed to initialize|.*failed)|open /proc/driver/nvidia\S*: no such file"
             r"|no such file or directory.*/dev/nvidiactl|/dev/nvidiactl.*no such file|modprobe: ERROR: could not insert '?nvidia"
-            r"|Failed to start NVIDIA Persistence Daemon|Failed to initialize the NVIDIA (?:kernel module|GPU)",
+            r"|Failed to start NVIDIA Persistence Daemon|Failed to initialize the NVIDIA kernel module",
             text("The NVIDIA kernel module is not loaded"),
             text("After an update of kernel or driver, the module was not built or not loaded."),
             (

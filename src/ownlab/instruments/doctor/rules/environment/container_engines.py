@@ -419,9 +419,27 @@ class RocmContainer(CauseRule):
             ),
         ),
         Cause(
+            r"error gathering device information while adding custom device \"?/dev/(?:kfd|dri)",
+            text("The machine on which the container engine runs has no /dev/kfd (or /dev/dri)"),
+            text(
+                "The engine was asked for the device, and does not have it: its machine is a virtual one (Docker Desktop, also on Linux, WSL, Windows), amdgpu is not loaded there, or there is no AMD card that ROCm can use."
+            ),
+            (
+                text(
+                    "docker context ls; docker info | grep -i 'operating system'   # Docker Desktop: docker context use default, or stop it: the engine of the system (sudo docker) has the devices"
+                ),
+                text(
+                    "On the host: ls -l /dev/kfd /dev/dri; lsmod | grep amdgpu; sudo modprobe amdgpu   # no /dev/kfd: the kernel's driver does not support the card"
+                ),
+                text(
+                    "Windows: containers cannot use an AMD card; use Linux, or the program's version for Windows (HIP SDK, DirectML, Vulkan)."
+                ),
+            ),
+        ),
+        Cause(
             r"Unable to open /dev/kfd[^\n]*No such file|/dev/kfd: No such file|device \"?/dev/kfd\"?: no such file|cannot (?:open|access) '?/dev/kfd'?: No such",
             text("/dev/kfd does not exist here: the container was started without AMD's devices"),
-            text("The kernel module is loaded on the host, but the process does not see /dev/kfd and /dev/dri."),
+            text("The process does not see /dev/kfd and /dev/dri."),
             (
                 text(
                     "docker run --device=/dev/kfd --device=/dev/dri --group-add video --group-add render --security-opt seccomp=unconfined …"

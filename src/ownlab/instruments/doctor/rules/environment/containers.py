@@ -115,7 +115,9 @@ class ContainerToolkitMissing(MessageRule):
 
     code = "runtime-missing"
     severity = "error"
-    title = text("Docker cannot pass GPUs to containers: NVIDIA's Container Toolkit is missing")
+    title = text(
+        "Docker does not know NVIDIA's runtime: the Container Toolkit is missing, or not registered with this engine"
+    )
     blocks = True
     patterns = (
         r'could not select device driver "[^"]*" with capabilities: \[\[gpu',

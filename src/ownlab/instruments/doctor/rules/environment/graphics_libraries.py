@@ -248,7 +248,20 @@ class OpenClRuntime(CauseRule):
             ),
         ),
         Cause(
-            r"Could not get platform count|Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|BUILD_PROGRAM_FAILURE|clBuildProgram[^\n]*fail|CL_DEVICE_NOT_(?:FOUND|AVAILABLE)|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
+            r"BUILD_PROGRAM_FAILURE|clBuildProgram[^\n]*fail|Kernel compil\w+ (?:failed|error)[^\n]*OpenCL|OpenCL[^\n]*(?:kernel|program) (?:build|compil\w+) (?:failed|error)",
+            text("OpenCL's compiler, a part of the driver, did not accept the program's kernel"),
+            text(
+                "The card is found. Either this release of the driver has a fault or lacks a function, or the program's kernel does not suit this card; a cached kernel of another driver has the same effect."
+            ),
+            (
+                text("Read the build log above the error; clinfo must work by itself."),
+                text(
+                    "Delete the program's kernel cache, and try another release of the driver (a newer one; or the former, if it began with an update); then a newer release of the program."
+                ),
+            ),
+        ),
+        Cause(
+            r"Could not get platform count|Number of platforms:?\s+0\b|clGetPlatformIDs?\S*[^\n]*(?:-1001|PLATFORM_NOT_FOUND)|number of platforms : error -1001|CL_PLATFORM_NOT_FOUND_KHR|CL_DEVICE_NOT_(?:FOUND|AVAILABLE)|No devices found/left|No OpenCL (?:platforms?|devices?) (?:found|available|detected)|error -1001|no OpenCL compatible",
             text("OpenCL finds no platform: no runtime is installed, or this user may not open the device"),
             text(
                 "Either /etc/OpenCL/vendors names no working runtime, or the runtime cannot open /dev/dri/renderD128 (group render)."

@@ -192,7 +192,7 @@ class OomKilled(MessageRule):
         rf"Kill(?:ed)? process \d+,? \({_WORKERS}",
         rf"oom-kill:.*\btask={_WORKERS}",
         r"exit(?:ed with)?(?: code)?:? ?137\b",
-        r"OOMKilled|Detected \d+ oom[_-]kill event|OUT_OF_MEMORY \(exit code",
+        r"OOMKilled|killed by the OOM killer|result 'oom-kill'|Detected \d+ oom[_-]kill event|OUT_OF_MEMORY \(exit code",
         r"(?<![^\n])[ \t]*(?:\S*: line \d+:\s+\d+ )?Killed(?=[ \t]*(?:\n|$)|[ \t]+\S*python)",
         r"killed by signal: Killed|oom_reaper: reaped process \d+ \(python",
         r"(?:zsh|bash)?:? ?(?:\[\d\]\s+\d+ )?\bkilled\s+(?:\S*/)?(?:python|torchrun|accelerate|deepspeed)\S*",

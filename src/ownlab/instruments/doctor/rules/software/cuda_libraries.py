@@ -181,6 +181,9 @@ class CudaLibraryMissing(_MissingLibraryRule):
                 " cudnn=8.1.0; newer releases: use WSL2. Do not download single DLL files."
             )
             yield text("Other programs: install the CUDA toolkit of the version in the name, and open a new terminal.")
+            yield text(
+                "faster-whisper, CTranslate2 and others without torch: pip install nvidia-cublas-cu12 nvidia-cudnn-cu12; then the bin folders of site-packages\\nvidia on PATH."
+            )
             return
         if torch is not None and torch.failure and (command := torch_command(machine)):
             yield command

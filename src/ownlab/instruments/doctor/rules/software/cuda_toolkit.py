@@ -152,10 +152,26 @@ class ToolkitLacksArchitecture(MessageRule):
                     *describe_cards(unsupported, lambda card: f"{architecture_name(card)}, {capability(card)}"),
                     *quotes,
                 ),
+                title=None
+                if unsupported
+                else text("This nvcc does not know an architecture for which it should compile"),
                 meaning=text(
                     "This nvcc cannot compile extensions for this card. Wheels that include their own CUDA still run."
+                )
+                if unsupported
+                else text(
+                    "The build asks for an architecture that is newer than this toolkit, or that the toolkit no longer has. Whether it is the card's own, the message does not show: many projects list all architectures that they know."
                 ),
                 fix=(
+                    *(
+                        ()
+                        if unsupported
+                        else (
+                            text(
+                                "nvidia-smi --query-gpu=name,compute_cap --format=csv   # another number than in the message: leave that architecture out (TORCH_CUDA_ARCH_LIST, CMAKE_CUDA_ARCHITECTURES), or take the project's release for this toolkit"
+                            ),
+                        )
+                    ),
                     _install_toolkit(capability(unsupported[0])) if unsupported else self._toolkit_in_message(quotes),
                     text(
                         "export CUDA_HOME=/usr/local/cuda-X.Y PATH=/usr/local/cuda-X.Y/bin:$PATH   # with its version"

@@ -111,7 +111,7 @@ class ExtensionBuildFailed(CauseRule):
             ),
         ),
         Cause(
-            r"arch_list\[-1\] \+= '\+PTX'|CUDA_ARCHITECTURES is empty for target|identifier \"?(?:__h[a-z]+2?|__half2?|atomicAdd|__shfl_\w+|__nanosleep)\"? is undefined|no instance of overloaded function \"?atomicAdd|Unknown compute capability\. Specify|TCNN_CUDA_ARCHITECTURES|Unknown CUDA arch \([\d.]+\) or GPU not supported|_get_cuda_arch_flags",
+            r"arch_list\[-1\] \+= '\+PTX'|CUDA_ARCHITECTURES is empty for target|identifier \"?(?:__h[a-z]+2?|__half2?|__nv_bfloat16\d?|atomicAdd|__shfl_\w+|__nanosleep)\"? is undefined|no instance of overloaded function \"?atomicAdd|Unknown compute capability\. Specify|TCNN_CUDA_ARCHITECTURES|Unknown CUDA arch \([\d.]+\) or GPU not supported|_get_cuda_arch_flags",
             text("torch does not know for which card to compile"),
             text(
                 "The installed torch is older than the card; or no card is visible while the extension is built (as in docker build), and TORCH_CUDA_ARCH_LIST is not set."

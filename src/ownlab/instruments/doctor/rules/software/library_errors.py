@@ -263,7 +263,7 @@ class LaunchTimeout(CauseRule):
             ),
         ),
         Cause(
-            r"the launch timed out and was terminated|cudaErrorLaunchTimeout|CUDA_ERROR_LAUNCH_TIMEOUT|"
+            r"the launch timed out and was terminated|[Ll]aunch exceeded timeout|cudaErrorLaunchTimeout|CUDA_ERROR_LAUNCH_TIMEOUT|"
             + cuda_error(702),
             text("The system stopped a kernel that ran too long on a card with a display"),
             text("Windows and X allow a kernel a few seconds, because the display waits for it."),

@@ -217,12 +217,30 @@ class ExtensionMismatch(CauseRule):
             ),
         ),
         Cause(
+            r"No module named '?(?:simple_knn|diff_gaussian_rasterization|diff_surfel_rasterization|diff_plane_rasterization|fused_ssim|nvdiffrast|tinycudann|gsplat|kaolin|_raymarching|raymarching|gridencoder|shencoder|freqencoder|torchsparse|spconv\S*|pointnet2_ops|MultiScaleDeformableAttention|deform_conv\w*|iou3d\w*|roiaware_pool3d\w*)\b",
+            text("An extension with CUDA code, which the project compiles on this machine, is not installed"),
+            text(
+                "It is not on PyPI, or only as source: the project has it as a submodule or a folder. Its build failed, was left out, or was done in another environment."
+            ),
+            (
+                text(
+                    "git submodule update --init --recursive; pip install --no-build-isolation ./submodules/NAME   # in the environment that runs the program; the folder is in the project's guide"
+                ),
+                text(
+                    "nvcc --version; python -c 'import torch; print(torch.version.cuda)'   # the same major version, and a C++ compiler, are needed; the first “error:” line of the build names what is missing"
+                ),
+            ),
+        ),
+        Cause(
             r"Cannot use GPU, CuPy is not installed|No module named '?(?:torch_scatter|torch_sparse|torch_cluster|torch_geometric|mmcv|detectron2|pytorch3d|tinycudann|pycuda|tensorrt|kaolin|gsplat|nvdiffrast|diff_gaussian_rasterization|simple_knn|spconv|cupy|flash_attn|xformers|bitsandbytes|deepspeed|apex)'?|FlashAttention2 has been toggled on, but|package flash_attn seems to be not installed",
             text("An optional package that the program uses is not installed"),
             text("flash-attn, xFormers, bitsandbytes and the like are not part of torch."),
             (
                 text(
                     "pip install PACKAGE   # flash-attn: pip install flash-attn --no-build-isolation, needs nvcc or a ready wheel, and an Ampere card or newer"
+                ),
+                text(
+                    "CuPy is named after its CUDA: pip install cupy-cuda12x (or -cuda11x, -cuda13x); spaCy: 'spacy[cuda12x]'"
                 ),
                 text("Or without it: attn_implementation='sdpa' (transformers)"),
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from importlib.resources import files
 
@@ -9,6 +10,7 @@ import pytest
 
 from ownlab.catalog.cards import Figure, Unstated, load_cards
 from ownlab.catalog.platforms import (
+    _NAMES_IN_WORDS,
     LIMITS,
     NO_LIMIT,
     OLD_DAYS,
@@ -19,9 +21,11 @@ from ownlab.catalog.platforms import (
     is_old,
     load_platform_sources,
     load_platforms,
+    offer_label,
     parse_platforms,
 )
 from ownlab.errors import RecordError, UsageError
+from ownlab.text import Text
 
 TEXT = (files("ownlab.catalog") / "data" / "platforms.toml").read_text("utf-8")
 OFFERS = [offer for platform in load_platforms() for offer in platform.offers]
@@ -144,3 +148,11 @@ def test_old_prices() -> None:
 def test_an_invalid_table_is_refused(broken: str) -> None:
     with pytest.raises(RecordError):
         parse_platforms(broken)
+
+
+def test_names_of_offers_that_are_words_are_translated() -> None:
+    names = {offer.name for platform in load_platforms() for offer in platform.offers}
+    # Others have digits, or are a plan's or a machine's name in capitals: ml.g5, Free-GPU+, GPU.
+    words = {name for name in names if re.match(r"[a-z]+\b(?![.\d_-])|Pro\+ ", name)}
+    assert words == {name for name in names if isinstance(offer_label(name), Text)}
+    assert set(_NAMES_IN_WORDS) == words

@@ -18,6 +18,7 @@ from ownlab.catalog.platforms import (
     is_unlimited,
     load_platform_sources,
     load_platforms,
+    offer_label,
 )
 from ownlab.render.console import labelled
 from ownlab.render.wide_text import align_left, align_right, cell_width
@@ -130,7 +131,7 @@ def _is_dimmed(offer: Offer, today: date) -> bool:
 
 
 def _table(platform: Platform, out: Console, today: date) -> None:
-    names = max(Text(offer.name).cell_len for offer in platform.offers) + 2
+    names = max(Text(offer_label(offer.name)).cell_len for offer in platform.offers) + 2
     cards = max(cell_width(_card(offer)) for offer in platform.offers) + 2
     regions = dict.fromkeys(offer.region for offer in platform.offers)
     for offer in platform.offers:
@@ -138,7 +139,7 @@ def _table(platform: Platform, out: Console, today: date) -> None:
         price = _hourly(offer) if offer.per == "free" else f"{_hourly(offer)}/h"
         when = "" if offer.per == "free" else offer.price.as_of
         line = Text(
-            f"  {align_left(offer.name, names)}{align_left(_card(offer), cards)}{align_right(price, 9)}  {when}",
+            f"  {align_left(offer_label(offer.name), names)}{align_left(_card(offer), cards)}{align_right(price, 9)}  {when}",
             style=style,
         )
         line.rstrip()

@@ -18,7 +18,7 @@ from ownlab.catalog.card_speeds import load_throughput
 from ownlab.catalog.cards import Card, Figure, Unstated, name_words
 from ownlab.catalog.data_files import read_data, tomllib
 from ownlab.errors import RecordError, UsageError
-from ownlab.text import in_english, listing, sentences, text, text_of_table
+from ownlab.text import in_english, listing, sentences, template, text, text_of_table
 
 __all__ = [
     "LIMITS",
@@ -37,6 +37,7 @@ __all__ = [
     "list_platforms",
     "load_platform_sources",
     "load_platforms",
+    "offer_label",
     "parse_platforms",
     "usual_card",
 ]
@@ -63,6 +64,26 @@ class PlatformSource(Struct, frozen=True, forbid_unknown_fields=True):
 
 _NONE = Unstated(NO_LIMIT)
 _NOT_FOUND = Unstated("not published, or not found")
+
+
+# Names of offers that are words; all others are names of machines and of plans.
+_NAMES_IN_WORDS = {
+    str(name): name
+    for name in (
+        template("community"),
+        template("free"),
+        template("market"),
+        template("market, median"),
+        template("pay as you go"),
+        template("Pro+ units"),
+        template("Pro+ units (G4)"),
+        template("Pro+ units, high RAM"),
+        template("secure"),
+        template("units"),
+        template("units (G4)"),
+        template("units, high RAM"),
+    )
+}
 
 
 class Offer(Struct, frozen=True):
@@ -244,6 +265,12 @@ def _offer(
         plan_units=row.plan_units,
         **_plan_and_host(row, sources),
     )
+
+
+def offer_label(name: str) -> str:
+    """Return the name of an offer as it is shown: translated, if it is made of words."""
+    words = _NAMES_IN_WORDS.get(name)
+    return words.fill() if words is not None else name
 
 
 def is_unlimited(limit: Figure | Unstated) -> bool:

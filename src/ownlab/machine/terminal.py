@@ -11,7 +11,7 @@ from rich.text import Text
 from ownlab.machine.facts import NOT_READ, Fact, Known, Unknown, value_of
 from ownlab.machine.records import Card, Framework, Host, Machine, Memory
 from ownlab.render.console import labelled
-from ownlab.text import facts, plural, text, translated
+from ownlab.text import facts, listing, plural, text, translated
 from ownlab.units import format_bytes
 
 __all__ = ["label_of", "show_brief", "show_machine"]
@@ -234,7 +234,7 @@ def _formatted(value: object, unit: str | None) -> str:
     if isinstance(value, bool):
         return text("yes") if value else text("no")
     if isinstance(value, tuple):
-        return facts(*map(str, value)) or text("none")
+        return listing(map(str, value), "{items}, {last}") or text("none")
     if isinstance(value, (int, float)) and unit == "B":
         return format_bytes(value)
     if value is None or value == "none":

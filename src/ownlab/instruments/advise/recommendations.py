@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ownlab.catalog.cards import Figure
+from ownlab.catalog.platforms import offer_label
 from ownlab.instruments.advise.formatting import (
     format_days,
     format_hours,
@@ -124,7 +125,7 @@ def _to_buy(question: Question, cards: tuple[CardAdvice, ...], rentals: Iterable
         comparison = text(
             "Renting from {platform} {offer} ({price} per hour) costs as much after {hours:,.0f} hours.",
             platform=rental.platform,
-            offer=rental.offer,
+            offer=offer_label(rental.offer),
             price=format_price(rental.hourly),
             hours=price / rental.hourly / max(1, rental.count),
         )

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ownlab.catalog.card_speeds import Workload
 from ownlab.catalog.cards import Figure
+from ownlab.catalog.platforms import offer_label
 from ownlab.instruments.advise.formatting import (
     format_days,
     format_hours,
@@ -97,7 +98,7 @@ def _show_recommendations(advice: Advice, out: Console, *, buying: bool = False)
 
 def _recommendation(recommendation: Recommendation, repeated: bool) -> Text:
     if recommendation.platform:
-        offer: str = facts(f"{recommendation.platform} {recommendation.offer}", recommendation.card)
+        offer: str = facts(f"{recommendation.platform} {offer_label(recommendation.offer)}", recommendation.card)
     else:
         offer = recommendation.card
     if repeated:
@@ -248,7 +249,7 @@ def _rental_row(rental: Rental, question: Question) -> list[Text]:
     else:
         hourly = free if rental.free else f"{format_price(rental.hourly, rental.currency)}/h"
     return [
-        Text(f"{rental.platform} {rental.offer}", style=style),
+        Text(f"{rental.platform} {offer_label(rental.offer)}", style=style),
         Text(f"{rental.count} × {rental.card}" if rental.count > 1 else rental.card, style=style),
         Text(hourly, style=style),
         Text(format_hours(rental.hours) if rental.hours is not None else "", style=style),

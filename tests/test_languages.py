@@ -199,3 +199,30 @@ def test_the_help_of_every_command_is_in_the_catalogues() -> None:
                 yield from missing(below, f"{name} {each}")
 
     assert list(missing(cli, "ownlab")) == []
+
+
+READ = """
+import sys
+read = []
+sys.addaudithook(lambda event, given: read.append(str(given[0])) if event == "open" and str(given[0]).endswith(".mo") else None)
+from ownlab.cli.entry_point import main
+sys.argv = ["ownlab", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(len(read), *read, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(("language", "catalogues"), [("en", 0), ("zh_CN", 1)])
+def test_english_reads_no_catalogue_and_chinese_only_what_it_needs(language: str, catalogues: int) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", READ, "gpus", "4090"],
+        env={**os.environ, "OWNLAB_LANG": language},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert len([path for path in ran.stderr.split()[1:] if "/ownlab/locale/" in path]) == catalogues

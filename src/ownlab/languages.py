@@ -36,8 +36,8 @@ LANGUAGES = {ENGLISH: "English", "zh_CN": "简体中文"}
 PSEUDO = "qps"
 _LETTERS = "AaCcDdEeGgIiNnOoSsTtUuYyZz"
 _ACCENTED = "ÅåÇçĐđÉéĞğÎîÑñÖöŠšŤťÛûÝýŽž"
-# What `listing` and `facts` of ownlab.text join. It is no message: the number of parts varies.
-_JOINED = re.compile(r"\{[is]0\}(?:[,;] \{[is]\d+\})+$")
+# What `listing`, `facts` and `sentences` of ownlab.text join. It is no message: the number of parts varies.
+_JOINED = re.compile(r"\{[is]0\}(?:[,;]?\s+\{[is]\d+\})*$")
 _PLACEHOLDER = re.compile(r"(\{\{|\}\}|\{[^{}]*\}|%\(\w+\)s|%[sd])")
 
 # What a command calls the value of --lang in `click.Context.meta`.
@@ -127,8 +127,7 @@ def _catalogue(language: str) -> Callable[[str], str]:
         if _JOINED.match(template):
             return template.replace(", ", "、" if template.startswith("{i") else "，").replace("; ", "；")
         for domain in DOMAINS:
-            found = _read(language, domain).gettext(template)
-            if found != template:
+            if found := _read(language, domain).gettext(template):
                 return found
         return template
 
@@ -137,9 +136,18 @@ def _catalogue(language: str) -> Callable[[str], str]:
 
 @cache
 def _read(language: str, domain: str) -> gettext.NullTranslations:
+    """Return a catalogue that answers with "" where it has no translation, so that the next, larger one is read only then."""
     import gettext
 
-    return gettext.translation(domain, _LOCALE, [language], fallback=True)
+    class Missing(gettext.NullTranslations):
+        def gettext(self, message: str) -> str:
+            return ""
+
+    catalogue = gettext.translation(domain, _LOCALE, [language], fallback=True)
+    if type(catalogue) is gettext.NullTranslations:  # there is no such catalogue
+        return Missing()
+    catalogue.add_fallback(Missing())
+    return catalogue
 
 
 def _pseudo(template: str) -> str:

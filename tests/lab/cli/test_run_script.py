@@ -51,6 +51,7 @@ if what == "wait":
     print("at work", flush=True)
     while True: time.sleep(0.02)
 dist.barrier()
+dist.destroy_process_group()
 """
 
 

@@ -24,6 +24,7 @@ dist.all_reduce(total)
 print(os.uname().nodename, "rank", dist.get_rank(), "of", dist.get_world_size(), "total", total.item(),
       "cards", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 dist.barrier()
+dist.destroy_process_group()
 """
 
 

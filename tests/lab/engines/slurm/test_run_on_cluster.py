@@ -46,6 +46,7 @@ print("rank", rank, "of", dist.get_world_size(), "local", os.environ["LOCAL_RANK
       "cards", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 if "fail" in sys.argv and rank == 3: raise ValueError("rank three is broken")
 dist.barrier()
+dist.destroy_process_group()
 """
 SLURM = ("run", "--engine", "slurm", "--python", sys.executable)
 

@@ -11,7 +11,7 @@ import warnings
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ownlab_guest.fit.attention import Attention, multi_head_attention, transformer_encoder_layer
 from ownlab_guest.fit.request import Card
@@ -31,6 +31,12 @@ _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_biline
 upsample_bicubic2d _upsample_bicubic2d_aa
 """
 _RESULT_FLOAT32 = "prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm sum sum.dim_IntList"
+# In the lower precision on a card, and not on the CPU. Products inside of others are in both lists already.
+_TO_LOWER = "_convolution convolution addmv addr mv einsum chain_matmul linalg_multi_dot"
+# In the widest type of the arguments.
+_TO_WIDEST = """
+addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add
+"""
 _HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -55,7 +61,12 @@ def _autocast_as_cuda(library: Any) -> None:
     for name in torch._C._dispatch_get_all_op_names():
         if name.startswith("aten::") and has(name, "AutocastCPU") and not has(name, "AutocastCUDA"):
             library.impl(name[6:], torch.library.fallthrough_kernel, "AutocastCPU")
-    for names, make in ((_TO_FLOAT32, _with_float32), (_RESULT_FLOAT32, _to_float32)):
+    for names, make in (
+        (_TO_FLOAT32, _with_float32),
+        (_RESULT_FLOAT32, _to_float32),
+        (_TO_LOWER, _with_lower),
+        (_TO_WIDEST, _with_widest),
+    ):
         for name in names.split():
             base, _, overload = name.partition(".")
             packet = getattr(aten, base, None)
@@ -80,6 +91,34 @@ def _with_float32(function: Any) -> Callable[..., Any]:
         return value.to(torch.float32) if _is_half(value) else value
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        with _no_autocast():
+            return function(*tree_map(cast, args), **tree_map(cast, kwargs))
+
+    return call
+
+
+def _with_lower(function: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        dtype = torch.get_autocast_dtype("cpu")
+
+        def cast(value: Any) -> Any:
+            lower = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float64
+            return value.to(dtype) if lower else value
+
+        with _no_autocast():
+            return function(*tree_map(cast, args), **tree_map(cast, kwargs))
+
+    return call
+
+
+def _with_widest(function: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = {value.dtype for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)}
+        dtype = torch.float32 if torch.float32 in found else torch.get_autocast_dtype("cpu")
+
+        def cast(value: Any) -> Any:
+            return value.to(dtype) if _is_half(value) else value
+
         with _no_autocast():
             return function(*tree_map(cast, args), **tree_map(cast, kwargs))
 

@@ -94,6 +94,27 @@ class EventStream:
 
 
 aten = torch.ops.aten
+# Operations whose kernels are made of others that allocate: only their results would be seen.
+_EXPLICIT = {
+    aten.binary_cross_entropy_with_logits.default,
+    aten._euclidean_dist.default,
+    aten.masked_scatter_backward.default,
+    aten.dist.default,
+}
+# What a node of autograd computes in place with plain tensors (torch/csrc/autograd/FunctionsManual.cpp and ATen/native).
+_IN_PLACE = {
+    "IndexBackward0": {"aten.index_put"},
+    "GatherBackward0": {"aten.scatter_add"},
+    "IndexSelectBackward0": {"aten.index_add"},
+    "TakeBackward0": {"aten.put"},
+    "MaskedSelectBackward0": {"aten.masked_scatter"},
+    "BinaryCrossEntropyWithLogitsBackward0": {"aten.sub", "aten.mul", "aten.add"},
+    **{
+        f"{name}Backward{number}": {"aten.scatter", "aten.scatter_add"}
+        for name in ("Max", "Min", "Median", "Nanmedian", "Kthvalue", "Mode", "Topk", "Sort", "Cummax", "Cummin")
+        for number in range(3)
+    },
+}
 
 
 class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not there where types are checked
@@ -123,7 +144,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         self._handles: Set[Tuple[str, str]] = set()  # workspaces that exist: library, thread
         self._finite: List[int] = []  # storages in which a gradient scaler records overflow
         self._composite: Dict[Any, bool] = {}
-        self._sum = (0, 0)  # storages of the first summand and of the sum, after autograd's own last addition
+        # Storages of the first argument and of the result of the last operation that autograd itself computes in place.
+        self._in_place = (0, 0)
 
     # -- before the first step
 
@@ -155,6 +177,12 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         self.add_tensors("inputs", [("", moved)])
         if last is not None:
             self.stream.free(last)
+
+    def add_optimizer_state(self, optimizer: Any) -> None:
+        """Add what an optimizer holds before its first step, as Adagrad does."""
+        for parameter, state in optimizer.state.items():
+            module = self._module_of.get(id(parameter), "")
+            self.add_tensors("optimizer", [(module, tensor) for tensor in _tensors(state) if tensor.dim()])
 
     # -- during a step
 
@@ -239,6 +267,9 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         if func in self._instead:
             with self:
                 return self._instead[func](*args, **kwargs)
+        if func in _EXPLICIT:
+            with self:
+                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
         if self._is_composite(func):
             # Not func.decompose(): it prefers the versions for compilers, which resize images by indexing.
             with self:
@@ -285,18 +316,23 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
     def _record_results(self, operation: str, args: Any, out: Any, results: List[Any]) -> None:
         """Record the results of an operation, and its workspaces."""
         tag = self._tag(operation)
+        before = workspaces.around(operation, args)
+        held = [self.stream.allocate(size, tag._replace(kind="workspace")) for size in before.held if size > 0]
+        self.add_workspaces(before.sort, operation)
         sizes = workspaces.workspace_bytes(operation, args, out, self.card)
         larger = workspaces.result_bytes(operation, args)
-        for index, tensor in enumerate(results):
+        for index, tensor in workspaces.in_order(operation, results):
             new = self._record(tensor.untyped_storage(), tag, larger)
-            if index < len(sizes) - 1:
+            if index < len(sizes) - 1 and len(results) > 1:
                 self.add_workspaces(sizes[index], operation)
-            if new is not None and operation == "aten.add" and self._is_gradient_sum(args[0]):
-                self._sum = id(args[0].untyped_storage()), id(tensor.untyped_storage())
+            if new is not None and self._is_in_place(operation, args):
+                self._in_place = id(args[0].untyped_storage()), id(tensor.untyped_storage())
         for library, size in workspaces.persistent_workspaces(operation, args, self.card):
             self.keep_workspace(library, size)
-        if sizes:
-            self.add_workspaces(sizes[-1], operation)
+        for last in sizes if len(results) <= 1 else sizes[-1:]:
+            self.add_workspaces(last, operation)
+        for name in reversed(held):
+            self.stream.free(name)
 
     def _is_composite(self, func: Any) -> bool:
         """Whether an operation is composite: in inference mode autograd does not decompose these."""
@@ -307,7 +343,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
 
     def _update_phase(self) -> None:
         """Determine the phase, and the module of the next backward node."""
-        self._sum = (0, 0)
+        self._in_place = (0, 0)
         if _in_backward():
             if self._phase != "backward":
                 self._enter_phase("backward")
@@ -370,22 +406,30 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
                 if name is not None:
                     self._outside.append((id(storage), name))
 
+    def _is_in_place(self, operation: str, args: Any) -> bool:
+        """Whether autograd computes with plain tensors in place, and only with ours not (isTensorSubclassLike in its sources)."""
+        if self._modules or not _in_backward():
+            return False
+        if operation == "aten.add" and self._is_gradient_sum(args[0]):
+            return True
+        return operation in _IN_PLACE.get(_node_name(), ())
+
     def _is_gradient_sum(self, first: Any) -> bool:
         """Whether autograd itself adds gradients between two nodes: the summand was made by another node than the last one."""
         storage = first.untyped_storage()
         made_by = self._made_by.get(id(storage))
-        if self._modules or made_by is None or made_by == _node():
+        if made_by is None or made_by == _node():
             return False
-        # It is neither a part of a storage nor expanded.
-        return bool(first.numel() * first.dtype.itemsize == storage.nbytes())
+        # A view holds the tensor that it is a view of (H200: gradients of weights that are used twice).
+        whole = first.numel() * first.dtype.itemsize == storage.nbytes()
+        return bool(whole and not first._is_view())
 
     def _added_in_place(self, old_key: int) -> bool:
-        """Whether two gradients of one tensor were added, and nothing else holds the first.
+        """Whether the result of the last operation is its first argument, which nothing else held.
 
-        Autograd adds plain tensors in place, but not tensors without data: here the sum was allocated, and then the first
-        summand was freed.
+        Here the result was allocated, and then the first argument was freed.
         """
-        first, sum_key = self._sum
+        first, sum_key = self._in_place
         name = self._names.get(sum_key)
         if first != old_key or name is None or self.stream.newest() != name:
             return False
@@ -411,6 +455,12 @@ def _node() -> int:
     """Return the number of the current autograd node, or of the last one."""
     node = torch._C._current_autograd_node()
     return -1 if node is None else int(node._sequence_nr())
+
+
+def _node_name() -> str:
+    """Return the name of the current autograd node."""
+    node = torch._C._current_autograd_node()
+    return "" if node is None else str(node.name())
 
 
 def _tensors(tree: Any) -> List[Any]:

@@ -6,7 +6,7 @@ exact at the median, within 1.1 % for nine in ten shapes and 3.9 % at worst (tor
 """
 
 from collections import Counter
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -109,7 +109,87 @@ def operations(trace: Any) -> Dict[Any, Callable[..., Any]]:
     for name, kind in (("lstm", LSTM), ("gru", GRU), ("rnn_tanh", RNN), ("rnn_relu", RNN)):
         replacements[getattr(aten, name).input] = of(kind)
         replacements[getattr(aten, name).data] = packed(kind)
+    replacements[aten.gru_cell.default] = _gru_cell
+    replacements[aten.lstm_cell.default] = _lstm_cell
     return replacements
+
+
+def _gru_cell(
+    inputs: Any, state: Any, to_gates: Any, of_state: Any, bias: Optional[Any] = None, other: Optional[Any] = None
+) -> Any:
+    """nn.GRUCell, whose gates are one kernel (GRUCell in ATen/native/RNN.cpp)."""
+    return _GruCell.apply(*_gates(inputs, state, to_gates, of_state, state, bias, other))
+
+
+def _lstm_cell(
+    inputs: Any,
+    states: Sequence[Any],
+    to_gates: Any,
+    of_state: Any,
+    bias: Optional[Any] = None,
+    other: Optional[Any] = None,
+) -> Tuple[Any, Any]:
+    """The same for nn.LSTMCell."""
+    output, cell, _ = _LstmCell.apply(*_gates(inputs, states[0], to_gates, of_state, states[1], bias, other))
+    return output, cell
+
+
+def _gates(
+    inputs: Any,
+    state: Any,
+    to_gates: Any,
+    of_state: Any,
+    last: Any,
+    *biases: Optional[Any],
+) -> Tuple[Any, ...]:
+    """Both products, and the other arguments of the kernel in their dtype."""
+    linear = torch.nn.functional.linear
+    products = linear(inputs, to_gates), linear(state, of_state)
+    rest = (None if tensor is None else tensor.to(products[0].dtype) for tensor in (last, *biases))
+    return (*products, *rest)
+
+
+class _GruCell(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
+    """_thnn_fused_gru_cell: allocations in the order of ATen/native/cuda/RNN.cu. Its products are kept for their gradient."""
+
+    @staticmethod
+    def forward(context: Any, *args: Any) -> Any:
+        state = args[2]
+        kept = state.new_empty((state.shape[0], 5 * state.shape[1]))
+        output = state.new_empty(state.shape)
+        context.biases = [bias is not None for bias in args[3:]]
+        context.save_for_backward(*args, kept)
+        return output
+
+    @staticmethod
+    def backward(context: Any, gradient: Any) -> Tuple[Any, ...]:
+        kept = context.saved_tensors[-1]
+        width = kept.shape[1] // 5 * 3
+        to_inputs, to_states = (kept.new_empty((kept.shape[0], width)) for _ in range(2))
+        to_state = torch.empty_like(gradient)
+        sums = [tensor.sum(0) if biased else None for tensor, biased in zip((to_inputs, to_states), context.biases)]
+        return (to_inputs, to_states, to_state, *sums)
+
+
+class _LstmCell(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
+    """_thnn_fused_lstm_cell, in the same way."""
+
+    @staticmethod
+    def forward(context: Any, *args: Any) -> Tuple[Any, Any, Any]:
+        gates, cell = args[0], args[2]
+        kept = gates.new_empty(gates.shape)
+        output, last = (cell.new_empty(cell.shape) for _ in range(2))
+        context.biased = args[3] is not None
+        context.mark_non_differentiable(kept)
+        context.save_for_backward(*args, last, kept)
+        return output, last, kept
+
+    @staticmethod
+    def backward(context: Any, *_: Any) -> Tuple[Any, ...]:
+        *saved, kept = context.saved_tensors
+        gates, to_cell = kept.new_empty(kept.shape), saved[2].new_empty(saved[2].shape)
+        of_bias = gates.sum(0) if context.biased else None
+        return gates, gates, to_cell, of_bias, of_bias
 
 
 def flatten_weights(model: Any) -> None:

@@ -77,7 +77,7 @@ def trace_step(
         _hold_weights(trace, built.model)
         for given, tensor in zip(_tensors(built.inputs), _tensors(inputs)):
             trace.add_input(given, tensor)
-        step = training_step.make_step(built, inputs, request, "cpu")
+        step = training_step.make_step(built, inputs, request, "cpu", trace.add_optimizer_state)
         try:
             with cuda_semantics.emulate_cuda(instead):
                 _record_steps(trace, step, request.steps)

@@ -176,8 +176,17 @@ def _eight_bit(parameters: List[Any], **more: Argument) -> Any:
     return EightBitAdam(parameters)
 
 
-def make_step(built: Built, inputs: Tree, request: Request, device: str) -> Callable[[], None]:
-    """Return a function that runs one step. A model with its own `optimizers` and `step` uses these."""
+def make_step(
+    built: Built,
+    inputs: Tree,
+    request: Request,
+    device: str,
+    on_optimizer: Optional[Callable[[Any], None]] = None,
+) -> Callable[[], None]:
+    """Return a function that runs one step. A model with its own `optimizers` and `step` uses these.
+
+    `on_optimizer` is called with each optimizer before the first step.
+    """
     model = built.model
     kind = torch_dtype(request.autocast)
 
@@ -198,8 +207,13 @@ def make_step(built: Built, inputs: Tree, request: Request, device: str) -> Call
     model.train()
     if hasattr(model, "optimizers") and hasattr(model, "step"):
         optimizers: List[Any] = model.optimizers()
+        if on_optimizer is not None:
+            for one in optimizers:
+                on_optimizer(one)
         return lambda: model.step(optimizers, *inputs)
     optimizer = make_optimizer(model, request)
+    if on_optimizer is not None:
+        on_optimizer(optimizer)
     # A low initial scale: with torch's 65,536 the first steps are skipped, and the optimizer has no state yet.
     scaler = torch.amp.GradScaler(device, init_scale=128.0) if request.precision == "amp-fp16" else None
 

@@ -4,7 +4,7 @@ Each rule names its source. "H200": fitted to measurements with torch 2.11 and c
 """
 
 from math import prod
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -19,6 +19,14 @@ _LOSSES = frozenset(("aten.mse_loss", "aten.smooth_l1_loss"))
 _REDUCES = frozenset(f"aten.{name}" for name in ("sum", "mean", "amax", "amin", "linalg_vector_norm", "norm"))
 _NO_SORT = 3072  # embeddings with fewer indices do not sort (ATen/native/cuda/Embedding.cu)
 _ROWS_OF_THREAD = 10  # NROWS_PER_THREAD in EmbeddingBackwardKernel.cu
+_REPEATS = 64  # how often an index comes on average, from which on there are no partial sums
+
+
+class Around(NamedTuple):
+    """What an operation allocates before its results: `held` until it ends, and `sort`, which is freed before the results."""
+
+    held: Tuple[int, ...] = ()
+    sort: Tuple[int, ...] = ()
 
 
 def persistent_workspaces(operation: str, args: Sequence[Any], card: Card) -> List[Tuple[str, int]]:
@@ -49,7 +57,7 @@ def _cublas_bytes(card: Card) -> int:
 def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -> List[Tuple[int, ...]]:
     """Return the workspaces of one call in order: the first ones beside the first result, the last ones beside all results.
 
-    Those of one tuple exist at the same time.
+    Those of one tuple exist at the same time. Beside a single result all tuples follow each other.
     """
     if operation in _REDUCES:
         over = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
@@ -65,6 +73,8 @@ def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -
         return _efficient_attention_backward(args)
     if operation in _LOSSES and _is_reduced(args):
         return [(_loss_bytes(args), reduction_workspace(args[0], (), card))]
+    if operation in _STAGES:
+        return _STAGES[operation](args)
     rule = _RULES.get(operation)
     return [] if rule is None else [(rule(args),)]
 
@@ -72,6 +82,27 @@ def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -
 def result_bytes(operation: str, args: Sequence[Any]) -> Optional[int]:
     """Return the bytes of a result that takes more memory than its size says: a loss that is made whole and then reduced in place."""
     return _loss_bytes(args) if operation in _LOSSES and _is_reduced(args) else None
+
+
+def in_order(operation: str, results: List[Any]) -> List[Tuple[int, Any]]:
+    """Return the results with their places, in the order in which a card allocates them."""
+    numbered = list(enumerate(results))
+    return numbered[::-1] if operation in _LAST_FIRST else numbered
+
+
+_LAST_FIRST = frozenset(("aten.native_dropout",))  # the mask comes first
+
+
+def _batch_norm(inputs: Any, weight: Any) -> int:
+    """cuDNN's batch norm for float16 with channels last (cudnn_batch_norm; fitted to 12 shapes on an H200).
+
+    Other layouts need none, and bfloat16 has torch's own kernels.
+    """
+    last = inputs.dim() == 4 and not inputs.is_contiguous() and inputs.is_contiguous(memory_format=torch.channels_last)
+    channels = int(inputs.shape[1]) if inputs.dim() > 1 else 1
+    if not last or inputs.dtype is not torch.float16 or weight is None or channels % 4:
+        return 0
+    return -(-channels // 64) * (32_255 * (int(inputs.numel()) // channels) // 10_000 + 1100)
 
 
 def _is_reduced(args: Sequence[Any]) -> bool:
@@ -97,29 +128,71 @@ def _image_copy(tensor: Any) -> int:
     return 0 if tensor.is_contiguous(memory_format=torch.channels_last) else _copy(tensor)
 
 
-def _sorted_sums(rows: int, width: int, weights: int, each: int) -> int:
-    """embedding_backward_cuda_kernel: as many float32 sums as there can be, and `each` bytes per index."""
-    return (rows // _ROWS_OF_THREAD + min(rows, weights)) * width * 4 + each * rows
+def _sort_bytes(rows: int) -> int:
+    """What sorting pairs of 64 bits takes: both again, and histograms (cub's radix sort; H200)."""
+    return 16 * rows + rows // 5 + 18 * KIB
 
 
-def _embedding_backward(args: Sequence[Any]) -> int:
+def _sorted_sums(rows: int, width: int, weights: int, places: int) -> Tuple[int, ...]:
+    """embedding_backward_cuda_kernel: `places` lists of a place for each index, and as many float32 sums as there can be."""
+    segments = min(rows, weights)
+    parts = rows // _ROWS_OF_THREAD + segments
+    if rows >= _REPEATS * weights:  # another kernel (H200)
+        return (*[8 * rows] * places, 8 * segments, 8 * segments, 8 * parts, 8 * parts)
+    return (*[8 * rows] * places, 8 * segments, 8 * segments, 8 * parts, parts * width * 4)
+
+
+def _embedding_backward(args: Sequence[Any]) -> List[Tuple[int, ...]]:
     gradient, rows = args[0], args[1].numel()
     if rows <= _NO_SORT:
-        return _copy(gradient)
-    return _copy(gradient) + _sorted_sums(rows, gradient.shape[-1], args[2], 48)
+        return []
+    return [_sorted_sums(rows, gradient.shape[-1], args[2], 1)]
 
 
-def _index_put(args: Sequence[Any]) -> int:
-    """Values that are added where an index may come twice, as gradients of indexing are: four lists of places and a buffer of two
-    for their sort, and a copy of the values (index_put_with_sort_kernel in ATen/native/cuda/Indexing.cu; H200)."""
+def _embedding_sort(args: Sequence[Any]) -> Around:
+    """A copy of the gradient; many indices are sorted first."""
+    rows, copied = args[1].numel(), _copy(args[0])
+    if rows <= _NO_SORT:
+        return Around((copied,))
+    return Around((copied, 8 * rows, 8 * rows), (8 * rows, _sort_bytes(rows)))
+
+
+def _index_put(args: Sequence[Any]) -> List[Tuple[int, ...]]:
+    """Values that are added where an index may come twice, as gradients of indexing are: lists of places, a copy of the values
+    and the sort (index_put_with_sort_kernel in ATen/native/cuda/Indexing.cu; H200)."""
     if len(args) < 4 or not args[3]:
-        return 0
+        return []
     rows = max((index.numel() for index in args[1] if index is not None), default=0)
-    return int(_copy(args[2]) + 6 * 8 * rows)
+    return [(8 * rows,), (8 * rows, _copy(args[2]), *[8 * rows] * 3, _sort_bytes(rows))]
 
 
-def _bag_backward(args: Sequence[Any]) -> int:
-    return _sorted_sums(args[1].numel(), args[0].shape[-1], args[6], 55)
+def _bag_backward(args: Sequence[Any]) -> List[Tuple[int, ...]]:
+    return [_sorted_sums(args[1].numel(), args[0].shape[-1], args[6], 1)]
+
+
+def _bag_sort(args: Sequence[Any]) -> Around:
+    rows = args[1].numel()
+    return Around((8 * rows, 8 * rows), (8 * rows, _sort_bytes(rows)))
+
+
+_DIGITS = 256  # of a radix
+
+
+def _topk(args: Sequence[Any]) -> List[Tuple[int, ...]]:
+    """Histograms of many blocks for each row, if rows are long (should_use_multiblock in ATen/native/cuda/TensorTopK.cu)."""
+    inputs, dimension = args[0], int(args[2]) if len(args) > 2 else -1
+    if inputs.dim() == 0 or inputs.numel() == 0:
+        return []
+    length = int(inputs.shape[dimension])
+    rows = int(inputs.numel()) // length
+    least = next((least for most, least in _LONG_ROWS if rows <= most), 400)
+    if length < least:
+        return []
+    blocks = rows * -(-length // (_DIGITS * 16))
+    return [(), (_DIGITS * 2 * blocks, _DIGITS * 4 * rows)]
+
+
+_LONG_ROWS = ((20, 20_000), (40, 10_000), (80, 8_000), (199, 5_000), (799, 3_000), (4_000, 800))
 
 
 def _cudnn_attention_backward(args: Sequence[Any]) -> int:
@@ -138,15 +211,14 @@ def _flash_attention_backward(args: Sequence[Any]) -> int:
 
 
 def _efficient_attention_backward(args: Sequence[Any]) -> List[Tuple[int, ...]]:
-    """Two workspaces after the three results (attention_backward.cu), beside a copy of a gradient of another layout (H200).
+    """Two workspaces after the three results (attention_backward.cu).
 
     First the product of the output and its gradient with its row sums, twice; then, in float32, a part of the gradient of the
     queries for each block of them.
     """
-    gradient, query = args[0], args[1]
+    query = args[1]
     rows = prod(query.shape[:-1]) * 4
-    copied = _copy(gradient.transpose(1, 2))
-    return [(), (), (copied, query.numel() * 4, rows, rows), (copied, rows, _gradient_parts(query))]
+    return [(), (), (query.numel() * 4, rows, rows), (rows, _gradient_parts(query))]
 
 
 def _gradient_parts(query: Any) -> int:
@@ -159,27 +231,49 @@ def _gradient_parts(query: Any) -> int:
     return int(prod(query.shape[:-2]) * -(-each // 8) * 8 * 4)
 
 
-_RULES: Dict[str, Callable[[Sequence[Any]], int]] = {
+_STAGES: Dict[str, Callable[[Sequence[Any]], List[Tuple[int, ...]]]] = {
     "aten.embedding_dense_backward": _embedding_backward,
     "aten._embedding_bag_backward": _bag_backward,
-    "aten._scaled_dot_product_cudnn_attention_backward": _cudnn_attention_backward,
-    "aten._scaled_dot_product_flash_attention_backward": _flash_attention_backward,
     "aten.index_put": _index_put,
     "aten.index_put_": _index_put,
     "aten._unsafe_index_put": _index_put,
+    "aten.topk": _topk,
+}
+_RULES: Dict[str, Callable[[Sequence[Any]], int]] = {
+    "aten._scaled_dot_product_cudnn_attention_backward": _cudnn_attention_backward,
+    "aten._scaled_dot_product_flash_attention_backward": _flash_attention_backward,
     "aten._safe_softmax": lambda args: int(
         args[0].numel() + args[0].numel() // max(1, args[0].shape[-1])
     ),  # rows of -inf
-    "aten.native_layer_norm": lambda args: _copy(args[0]),
-    "aten.native_layer_norm_backward": lambda args: _copy(args[0]) + _copy(args[1]),
-    "aten.native_group_norm": lambda args: _copy(args[0]),
-    "aten.native_group_norm_backward": lambda args: _copy(args[0]) + _copy(args[1]),
     "aten._softmax_backward_data": lambda args: _bytes(args[0]),  # gradient times output (SoftMax.cu)
+    "aten.logsumexp": lambda args: _bytes(args[0]),  # what exp() is taken of (ATen/native/ReduceOps.cpp)
+    "aten.native_batch_norm": lambda args: _batch_norm(args[0], args[1]) if args[5] else 0,
+    "aten.native_batch_norm_backward": lambda args: _batch_norm(args[1], args[2]) if args[7] else 0,
     "aten.roll": lambda args: _bytes(args[0]) if len(args[1]) > 1 else 0,  # one direction after the other
-    "aten.upsample_nearest2d_backward": lambda args: _image_copy(args[0]),
-    "aten.upsample_bilinear2d_backward": lambda args: _image_copy(args[0]),
-    "aten.upsample_bicubic2d_backward": lambda args: _copy(args[0]),
 }
+# Copies of arguments that are not contiguous, and what else exists before the results.
+_AROUND: Dict[str, Callable[[Sequence[Any]], Around]] = {
+    "aten.embedding_dense_backward": _embedding_sort,
+    "aten._embedding_bag_backward": _bag_sort,
+    "aten._scaled_dot_product_efficient_attention_backward": lambda args: Around((_copy(args[0].transpose(1, 2)),)),
+    "aten.native_layer_norm": lambda args: Around((_copy(args[0]),)),
+    "aten.native_layer_norm_backward": lambda args: Around((_copy(args[0]), _copy(args[1]))),
+    "aten.native_group_norm": lambda args: Around((_copy(args[0]),)),
+    "aten.native_group_norm_backward": lambda args: Around((_copy(args[0]), _copy(args[1]))),
+    "aten._softmax": lambda args: Around((_copy(args[0]),)),
+    "aten._log_softmax": lambda args: Around((_copy(args[0]),)),
+    "aten._softmax_backward_data": lambda args: Around((_copy(args[0]), _copy(args[1]))),
+    "aten._log_softmax_backward_data": lambda args: Around((_copy(args[0]), _copy(args[1]))),
+    "aten.upsample_nearest2d_backward": lambda args: Around((_image_copy(args[0]),)),
+    "aten.upsample_bilinear2d_backward": lambda args: Around((_image_copy(args[0]),)),
+    "aten.upsample_bicubic2d_backward": lambda args: Around((_copy(args[0]),)),
+}
+
+
+def around(operation: str, args: Sequence[Any]) -> Around:
+    """Return what an operation allocates before its results."""
+    rule = _AROUND.get(operation)
+    return Around() if rule is None else rule(args)
 
 
 WARP = 32

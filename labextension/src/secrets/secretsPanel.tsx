@@ -44,8 +44,13 @@ export class SecretsPanel extends ReactWidget {
       <div className="ownlab-Panel-scroll">
         <h2 className="ownlab-Panel-title">{text('Secrets')}</h2>
         <p className="ownlab-Secrets-about">
-          {sentences(text('Tokens and passwords, stored outside of notebooks.'), text('Values are never shown here.'))}{' '}
-          {textNodes('In a cell, read one with {call} from {module}.', { call: <code>userdata.get('NAME')</code>, module: <code>google.colab</code> })}
+          {textNodes('{first} {second}', {
+            first: sentences(text('Tokens and passwords, stored outside of notebooks.'), text('Values are never shown here.')),
+            second: textNodes('In a cell, read one with {call} from {module}.', {
+              call: <code>userdata.get('NAME')</code>,
+              module: <code>google.colab</code>
+            })
+          })}
         </p>
         {failure && (
           <p className="ownlab-Notice ownlab-mod-failure" role="alert">

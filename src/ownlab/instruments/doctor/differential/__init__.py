@@ -320,7 +320,7 @@ def _families_of(finding: Finding, content: str) -> list[Family]:
     of_rule = [family for family in of_rule if not family.of_one_program]
     if of_rule and finding.code in of_rule[0].codes[:_OWN_RULES]:
         return of_rule[:1]
-    return ([family for family in FAMILIES if family.stands_alone and _shows(family.pattern, lines)] or of_rule)[:2]
+    return [family for family in FAMILIES if family.stands_alone and _shows(family.pattern, lines)][:2]
 
 
 def _shows(sign: str, content: str) -> bool:

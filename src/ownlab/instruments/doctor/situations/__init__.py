@@ -5,7 +5,7 @@ version or tool it is about, that often points to another cause, or makes the us
 that must be there; it then stands before what the rules found, and replaces the findings that it explains better.
 
 Signs are searched in the messages and in the facts that were read from reports, one fact on a line (`fact: driver 535.183`).
-The tables are in `wsl`, `drivers`, `legacy_cards`, `environment`, `npu_tpu`, `frameworks`, `devices`, `software` and `notices`; each situation belongs to the page of a rule.
+The tables are in `wsl`, `drivers`, `legacy_cards`, `environment`, `npu_tpu`, `frameworks`, `devices`, `software`, `programs` and `notices`; each situation belongs to the page of a rule.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ownlab.instruments.doctor.situations.frameworks import FRAMEWORKS
 from ownlab.instruments.doctor.situations.legacy_cards import LEGACY_CARDS
 from ownlab.instruments.doctor.situations.notices import NOTICES
 from ownlab.instruments.doctor.situations.npu_tpu import NPU_AND_TPU
+from ownlab.instruments.doctor.situations.programs import PROGRAMS
 from ownlab.instruments.doctor.situations.situation import Situation
 from ownlab.instruments.doctor.situations.software import SOFTWARE
 from ownlab.instruments.doctor.situations.wsl import WSL_AND_WINDOWS
@@ -43,6 +44,7 @@ SITUATIONS: tuple[Situation, ...] = (
     *FRAMEWORKS,
     *DEVICES,
     *SOFTWARE,
+    *PROGRAMS,
     *NOTICES,
 )
 

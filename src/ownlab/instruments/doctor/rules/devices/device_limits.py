@@ -100,7 +100,7 @@ class MigSeveralInstances(CauseRule):
             ),
         ),
         Cause(
-            r"Unable to (?:enable|disable) MIG Mode|Unable to create a (?:GPU|compute) instance|MIG[^\n]*(?:In use by another client|pending enable)|Failed to create GPU instances|Insufficient Resources[^\n]*|No MIG devices found",
+            r"Unable to (?:enable|disable) MIG Mode|Failed to create (?:compute|GPU) instance|Unable to create a (?:GPU|compute) instance|MIG[^\n]*(?:In use by another client|pending enable)|Failed to create GPU instances|Insufficient Resources[^\n]*|No MIG devices found",
             text("MIG cannot be changed now"),
             text("Programs use the card, or instances already exist."),
             (

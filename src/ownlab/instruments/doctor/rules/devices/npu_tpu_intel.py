@@ -211,9 +211,14 @@ class TpuUnavailable(CauseRule):
         ),
         Cause(
             r"Missing XLA configuration|XRT_TPU_CONFIG|XRT configuration not found",
-            text("torch_xla does not know its TPU: the variable that names it is not set"),
-            text("torch_xla 2 reads PJRT_DEVICE; older releases read XRT_TPU_CONFIG with the address of the TPU."),
+            text("torch_xla does not find a TPU: this machine has none, or the variable that names it is not set"),
+            text(
+                "torch_xla 2 reads PJRT_DEVICE; older releases read XRT_TPU_CONFIG with the address of the TPU. Where torch_xla is installed without a TPU (a notebook with a GPU, an image), a library that looks for one fails with this message, too."
+            ),
             (
+                text(
+                    "No TPU here, or a GPU is meant: pip uninstall -y torch_xla; a hosted notebook with a TPU: choose the TPU runtime"
+                ),
                 text("export PJRT_DEVICE=TPU   # torch_xla 1.13 and newer"),
                 text(
                     "Older: export XRT_TPU_CONFIG='localservice;0;localhost:51011'   # TPU VM; tpu_worker;0;ADDRESS:8470 for a TPU node"

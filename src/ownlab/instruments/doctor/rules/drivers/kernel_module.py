@@ -47,6 +47,12 @@ def _describe_binding(device: PciDevice) -> str:
     return text("PCI {bus}: NVIDIA card, bound to no driver", bus=device.bus_id)
 
 
+# Modules for cards: NVIDIA's own, and those that work with them.
+_OF_A_CARD = re.compile(
+    r"nvidia|\bnv(?:hda|_peer_mem|idiafb)\b|\bgdrdrv\b|\bbbswitch\b|\bamdgpu\b|\bacpi_call\b", re.IGNORECASE
+)
+
+
 class KernelModuleNotLoaded(MessageRule):
     """The driver is installed, but its kernel module is not loaded: nvidia-smi cannot communicate with it.
 
@@ -289,7 +295,7 @@ class KernelModuleRejected(MessageRule):
         return tuple(
             line
             for line in dict.fromkeys(lines)
-            if "nvidia" in line.lower() or (missing and "could not insert" not in line)
+            if _OF_A_CARD.search(line) or (missing and "could not insert" not in line)
         )
 
     @staticmethod

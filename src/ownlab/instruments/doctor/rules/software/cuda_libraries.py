@@ -51,6 +51,7 @@ def _not_found_messages(library: str) -> tuple[str, ...]:
         rf"Library {library} is not found or cannot be loaded",
         rf"(?:Unable to|Could not|Cannot|Failed to) (?:load|open|dlopen|find)(?: library)? ['\"(]*{library}(?![^\n]*(?:Error: lib(?!cudnn)|symbol))",
         rf"{library}['\"]?:? (?:was )?not found",
+        rf"(?:Import|OS)Error: {library}\s*(?:\n|$)",
     )
 
 

@@ -30,10 +30,14 @@ def engine_names() -> tuple[str, ...]:
 def find_engine(name: str, environ: Mapping[str, str] = os.environ, options: LabOptions | None = None) -> Engine:
     """Make the engine of this name. UsageError if there is none, LabError if its package is broken."""
     if name == DEFAULT_ENGINE:
-        # The entry points of all installed packages are read in 10-50 ms, which every run would pay.
+        # The entry points of all installed packages are read in 10-50 ms, which every run and every notebook on a node would pay.
         from ownlab.lab.engines.local.engine import LocalEngine
 
         return LocalEngine(environ, options)
+    if name == "slurm":
+        from ownlab.lab.engines.slurm.engine import SlurmEngine
+
+        return SlurmEngine(environ, options)
     found = tuple(entry_points(group=GROUP, name=name))
     if not found:
         message = text("There is no engine {name}; installed are {names}.", name=name, names=listing(engine_names()))

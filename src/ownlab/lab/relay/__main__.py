@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
+from ownlab.lab.relay.job_files import is_first_relay
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.store.rows import Process
 from ownlab.lab.supervisor.keeper import keep
 
 
 def _run(plan: Plan, keeper: Process, lock: int, umask: int) -> int:
-    from ownlab.lab.relay.process import run_relay  # imports zmq, which must not be loaded before the keeper forks
+    # These import zmq, which must not be loaded before the keeper forks. The cluster has the job before the rest is imported.
+    from ownlab.lab.relay.job_watcher import JobWatcher
 
-    return run_relay(plan, keeper, lock)
+    watcher = JobWatcher(plan, os.environ)
+    if is_first_relay(plan):
+        watcher.start()
+    from ownlab.lab.relay.process import run_relay
+
+    return run_relay(plan, keeper, lock, watcher)
 
 
 if __name__ == "__main__":

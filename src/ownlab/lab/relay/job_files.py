@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 from ownlab.atomic_files import replace_file
 from ownlab.errors import LabError
+from ownlab.lab.runtimes import end_request
+from ownlab.lab.runtimes.end_request import has_job_folder
 from ownlab.lab.runtimes.launch_plan import Plan
 from ownlab.lab.runtimes.operations import JOB_RUNTIME_HOME
 from ownlab.text import text
 
-__all__ = ["NODE_FILE", "NodeFile", "job_folder", "node_journal", "read_node_file", "read_reference", "write_node_file",
+__all__ = ["NODE_FILE", "NodeFile", "is_first_relay", "job_folder", "node_journal", "read_node_file", "read_reference", "write_node_file",
            "write_reference"]  # fmt: skip
 
 NODE_FILE = "node.json"
@@ -37,6 +39,12 @@ class NodeFile(NamedTuple):
     secret_key: str
     server_host: str  # where the relay runs
     env: Mapping[str, str]
+
+
+def is_first_relay(plan: Plan) -> bool:
+    """Whether no relay of this runtime can have submitted a job: each first writes its state, and nobody wants the runtime to end."""
+    written = ("state.json", end_request.FILE)
+    return not has_job_folder(plan.home) and not any(os.path.exists(os.path.join(plan.home, name)) for name in written)
 
 
 def job_folder(plan: Plan) -> str:

@@ -54,8 +54,9 @@ class JobWatcher:
         return self._woken.fileno()
 
     def start(self) -> None:
-        """Submit the job, if no earlier relay has, and watch it."""
-        self._thread.start()
+        """Submit the job, if no earlier relay has, and watch it. Harmless if that has begun."""
+        if not self._thread.ident:
+            self._thread.start()
 
     def news(self) -> list[News]:
         """What was learnt since the last call."""

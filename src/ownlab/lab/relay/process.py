@@ -54,8 +54,8 @@ _COMMAND = 8.0
 _LONG_COMMAND = 55.0  # a kernel is ended, and another one started
 
 
-def run_relay(plan: Plan, keeper: Process, lock: int) -> int:
-    """Stand for the runtime until it has ended. Return the exit code: 0, or FAILED."""
+def run_relay(plan: Plan, keeper: Process, lock: int, watcher: JobWatcher) -> int:
+    """Stand for the runtime until it has ended. Return the exit code: 0, or FAILED. `watcher` may have been started."""
     signal_when_parent_dies(signal.SIGKILL)
     if os.getppid() != keeper.pid:
         return 1
@@ -69,7 +69,7 @@ def run_relay(plan: Plan, keeper: Process, lock: int) -> int:
     writer = StateWriter(
         plan, registration, {**initial_state(plan, keeper, own), "node": {"name": "", "kernel": False}}
     )
-    relay = Relay(plan, writer)
+    relay = Relay(plan, writer, watcher)
     run_loop(relay)
     if relay.exit_code == LEFT:
         relay.close_here()
@@ -82,13 +82,13 @@ def run_relay(plan: Plan, keeper: Process, lock: int) -> int:
 class Relay:
     """The state of the runtime, as far as it is known here."""
 
-    def __init__(self, plan: Plan, writer: StateWriter) -> None:
+    def __init__(self, plan: Plan, writer: StateWriter, watcher: JobWatcher) -> None:
         self.plan, self.writer = plan, writer
         self.poller = zmq.Poller()
         self.mirror = Mirror(plan)
         self.channels = LocalChannels(plan, self.poller, self.mirror, self._forward)
         self.outbox = Outbox(plan.home)
-        self.watcher = JobWatcher(plan, os.environ)
+        self.watcher = watcher
         self.line: NodeLine | None = None
         self._figures, self._deadline = NodeFigures(), NodeDeadline(writer)
         self.exit_code: int | None = None  # set when the runtime is over

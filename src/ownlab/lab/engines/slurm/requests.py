@@ -12,11 +12,9 @@ from typing import NamedTuple
 from ownlab.config.settings import LabOptions
 from ownlab.errors import DeviceUnusable, UsageError
 from ownlab.lab.engines.interface import JobRequest, Offer, Task
-from ownlab.lab.engines.interpreter import choose_environment
 from ownlab.lab.engines.slurm.batch_script import LOG
 from ownlab.lab.engines.slurm.records import ClusterNode, Gpus, Partition
 from ownlab.lab.environments.registry import Environment
-from ownlab.lab.runs.runtime_type import cpu_of_environment, find_named_type
 from ownlab.lab.runtimes.records import CPU_TYPE, RuntimeType
 from ownlab.text import Text, listing, plural, text
 from ownlab.units import PARTS, format_seconds
@@ -164,6 +162,10 @@ def _partition(site: Site, options: LabOptions, env: Mapping[str, str]) -> Parti
 
 def _environment(request: JobRequest, env: Mapping[str, str]) -> tuple[Environment, str]:
     """The interpreter, and the type of GPU. `-t` names an environment, or a type of GPU."""
+    # The relay of a notebook, which only submits, does without what these import.
+    from ownlab.lab.engines.interpreter import choose_environment
+    from ownlab.lab.runs.runtime_type import cpu_of_environment, find_named_type
+
     cpu = cpu_of_environment(request.type, env) if request.type else None
     base = find_named_type(cpu or CPU_TYPE, env)
     environment = choose_environment(base, request.python, given=cpu is not None, env=env)

@@ -371,6 +371,10 @@ def test_what_is_not_free_says_when_it_would_start(member: World, cluster: Clust
         assert not taken.free
         assert taken.starts_at is not None
         assert 50 < (taken.starts_at - time.time()) / 60 < 62
+        closed = [each for each in engine.notebook_types() if each.partition == "closed"]
+        assert {(each.free, each.starts_at, each.why_not) for each in closed} == {
+            (False, None, "the partition is closed")
+        }
         printed = member.run("types", "--engine", "slurm").stdout
         assert time.strftime("no node is free, expected start %F %H:%M", time.localtime(taken.starts_at)) in printed
     finally:

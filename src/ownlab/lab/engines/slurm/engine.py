@@ -51,14 +51,14 @@ class SlurmEngine(Engine):
         self._slurm.check_version()
         site = Site(self._slurm.partitions(), self._slurm.nodes())
         if request is None:
-            return self._starts.of_offers(all_offers(site, self.options, self.environ))
+            return self._starts.of_offers(all_offers(site, self.options, self.environ), site)
         return (offer_for(request, site, self.options, self.environ),)
 
     def notebook_types(self) -> tuple[RuntimeType, ...]:
         """Each partition: its CPUs, and one to all cards of each type on a node."""
         self._slurm.check_version()
         site = Site(self._slurm.partitions(), self._slurm.nodes())
-        return self._starts.of_types(notebook_types(site, self.options, self.environ))
+        return self._starts.of_types(notebook_types(site, self.options, self.environ), site)
 
     def submit_notebook(self, task: Task) -> Job:
         """Give the batch script of a notebook to sbatch."""

@@ -17,7 +17,7 @@ from ownlab.errors import OwnlabError
 from ownlab.lab.engines.interface import Offer
 from ownlab.lab.engines.slurm.commands import Slurm
 from ownlab.lab.engines.slurm.readers import read_time
-from ownlab.lab.engines.slurm.requests import resource_options
+from ownlab.lab.engines.slurm.requests import Site, resource_options
 from ownlab.lab.runtimes.records import RuntimeType
 
 __all__ = ["ExpectedStarts", "start_in_answer"]
@@ -45,16 +45,20 @@ class ExpectedStarts:
         self._slurm, self._options = slurm, options
         self._known: dict[_Asked, tuple[float, float | None]] = {}  # when it was asked, and the answer
 
-    def of_types(self, types: Sequence[RuntimeType]) -> tuple[RuntimeType, ...]:
+    def of_types(self, types: Sequence[RuntimeType], site: Site) -> tuple[RuntimeType, ...]:
         """The types, with the expected start of those that are not free."""
-        return tuple(offer.type for offer in self.of_offers([_offer_of(kind) for kind in types]))
+        return tuple(offer.type for offer in self.of_offers([_offer_of(kind) for kind in types], site))
 
-    def of_offers(self, offers: Sequence[Offer]) -> tuple[Offer, ...]:
-        """The offers, with the expected start of one node of those that are not free."""
+    def of_offers(self, offers: Sequence[Offer], site: Site) -> tuple[Offer, ...]:
+        """The offers, with the expected start of one node of those that are not free.
+
+        Not for a closed partition: Slurm answers as if it were open.
+        """
         deadline = time.monotonic() + _AT_MOST
+        is_open = {each.name for each in site.partitions if each.is_up}
         return tuple(
             offer
-            if offer.type.free
+            if offer.type.free or offer.partition not in is_open
             else replace(offer, type=replace(offer.type, starts_at=self._starts_at(offer, deadline)))
             for offer in offers
         )

@@ -43,6 +43,7 @@ def step_in_terminal(number: str, cwd: str, command: Sequence[str], environ: Map
         "--nodes=1",
         "--ntasks=1",
         "--cpu-bind=none",
+        "--quiet",  # not: that the cluster knows no binding
         "--pty",
         f"--chdir={cwd}",
         f"--export={','.join(_EXPORTED)}",

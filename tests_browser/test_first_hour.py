@@ -5,6 +5,8 @@ Packages come from an index on loopback with small stand-ins; what computes and 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import FilePayload, Locator, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from tests.package_index import PackageIndex, make_packages, make_torch, make_torchvision, serve_packages
 from tests_browser.forms import Forms
 from tests_browser.gallery import Gallery
@@ -184,23 +187,37 @@ class FirstHour:
 
     def reopen(self) -> None:
         """Code and outputs are as they were left, and nothing runs."""
-        # JupyterLab draws the cells that fit into the window: all of them are to be compared.
         usual = self.page.page.viewport_size
-        self.page.page.set_viewport_size({"width": 1440, "height": 4000})
-        expect(self.notebook.panel.locator(".jp-OutputArea-output", has_text="3 rows")).to_be_visible()
+        self.draw_all_cells()
         left = self.seen()
         self.page.menu("File", "Close Tab")
         expect(self.page.start).to_be_visible()
         recent = self.page.start.get_by_role("region", name="Recent").get_by_role("button", name=self.name)
         self.gallery.shoot("recent")
         recent.click()
-        expect(self.notebook.panel.locator(".jp-OutputArea-output", has_text="3 rows")).to_be_visible()
+        self.draw_all_cells()
         wait_for(lambda: self.seen() == left, "all cells are shown as they were left")
         assert self.lab.get("api/sessions") == []
         expect(self.notebook.connect_button).to_be_visible()
         assert usual is not None
         self.page.page.set_viewport_size(usual)
         self.gallery.shoot("reopened")
+
+    def draw_all_cells(self) -> None:
+        """JupyterLab draws the cells that fit into the window: all of them are to be compared.
+
+        On a busy machine it may measure a larger window before that is laid out, and draws no more cells until the size changes again.
+        """
+        last = self.notebook.panel.locator(".jp-OutputArea-output", has_text="3 rows")
+        heights = itertools.cycle((4000, 4040))
+
+        def drawn() -> bool:
+            self.page.page.set_viewport_size({"width": 1440, "height": next(heights)})
+            with contextlib.suppress(PlaywrightTimeout):
+                last.wait_for(timeout=5_000)
+            return last.is_visible()
+
+        wait_for(drawn, "all cells are drawn")
 
     def seen(self) -> list[tuple[str, str, int]]:
         """The code, the text output and the number of pictures of every cell."""

@@ -44,6 +44,7 @@ COMMANDS = (
     "gpus A100",
     "gpus ladder",
     "clouds colab",
+    "clouds cost --hours 40 --on T4",
     "bogus",
     "up --bogus",
     "top --interval x",
@@ -51,6 +52,12 @@ COMMANDS = (
     "why",
     "run missing.ipynb",
     "data pack x",
+    "data unpack missing.zip",
+    "bench --memory much",
+    "gpus nosuch",
+    "history missing.ipynb",
+    "env remove nosuch",
+    "runtimes stop missing",
 )
 
 

@@ -6,6 +6,8 @@ import re
 
 from tests.shown_outputs import outputs_in
 
+from ownlab.catalog.cards import load_cards
+from ownlab.catalog.platforms import load_platforms, offer_label
 from ownlab.cli.main import COMMANDS
 
 # Code: addresses, paths, options, variables, names with digits, and what is quoted.
@@ -23,9 +25,17 @@ NAMES = set(COMMANDS) | set(
     vLLM tensor csv noheader nounits max min pid pip install sudo reboot python layers colab add advise build cost get list pack
     sets stage unpack verify inspect bench create export remove update report loader units free high ann bob eve myenv pyt pyth train
     main tokenize straggler Images DataLoader files ddp fsdp stop pasted ownlab driver old workers
+    missing nosuch much
     """,
     )
 )
+NAMES |= {
+    word
+    for platform in load_platforms()
+    for name in (platform.name, *(offer.name for offer in platform.offers if offer_label(offer.name) == offer.name))
+    for word in _WORD.findall(name)
+}
+NAMES |= {word for card in load_cards() for word in _WORD.findall(card.name)}
 # Sentences that stand in recorded facts as they were written, and titles of documents.
 RECORDED = (
     "Card 1 does not answer",

@@ -13,7 +13,7 @@ from ownlab.lab.notebooks.history.comparison import CellDifference, NotebookDiff
 from ownlab.lab.notebooks.history.records import DeletedNotebook, NotebookHistory, Reason, Version
 from ownlab.lab.notebooks.parsing import cells_of
 from ownlab.render.wide_text import align_left, cell_width
-from ownlab.text import facts, plural, text
+from ownlab.text import facts, plural, text, translated
 from ownlab.units import format_bytes, format_seconds
 
 __all__ = ["describe_reason", "describe_time", "show_deleted", "show_difference", "show_history", "show_version"]
@@ -91,7 +91,7 @@ def show_version(version: Version, notebook: dict[str, Any], out: Console) -> No
     _line(out, Text(_describe(version), style="bold"))
     for number, cell in enumerate(cells_of(notebook), 1):
         out.print()
-        kind = str(cell.get("cell_type"))
+        kind = translated(str(cell.get("cell_type")))
         _line(out, Text(text("Cell {number}, {type}", number=number, type=kind), style="dim"))
         for line in source_of(cell).splitlines():
             _line(out, Text(line))

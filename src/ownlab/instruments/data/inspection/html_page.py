@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 from ownlab.instruments.data.inspection.records import Illustrated, Inspection, Thumbnail
-from ownlab.text import facts, plural, text
+from ownlab.text import facts, plural, text, translated
 from ownlab.units import format_bytes
 
 __all__ = ["inspection_fragment", "inspection_page"]
@@ -95,7 +95,7 @@ def _kinds(inspection: Inspection) -> str:
         )
         for kind in inspection.kinds[:_SHOWN]
     ]
-    rows += [(column.name, column.kind) for column in inspection.columns]
+    rows += [(column.name, translated(column.kind)) for column in inspection.columns]
     return _table([(escape(name), escape(value)) for name, value in rows])
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from ownlab.instruments.data.inspection.records import Inspection
 from ownlab.render.console import labelled
 from ownlab.render.wide_text import cell_width
-from ownlab.text import facts, plural, text
+from ownlab.text import facts, plural, text, translated
 from ownlab.units import format_bytes
 
 __all__ = ["show_inspection"]
@@ -35,7 +35,7 @@ def show_inspection(inspection: Inspection, out: Console) -> None:
     for column in inspection.columns:
         filled = None if column.filled is None else text("{n:,} of {rows:,} filled", n=column.filled, rows=column.rows)
         distinct = None if column.distinct is None else text("{n:,} distinct", n=column.distinct)
-        labelled(out, column.name, facts(column.kind, filled, distinct), width=20)
+        labelled(out, column.name, facts(translated(column.kind), filled, distinct), width=20)
     if inspection.is_table and not inspection.broken_count:
         _show_copied_rows(inspection, out)
     else:

@@ -184,7 +184,7 @@ def measured(batches: Batches, patience: float) -> dict[str, float]:
         if time.perf_counter() > deadline:
             break
         for content in batch:
-            numpy.frombuffer(content, numpy.uint8)[::CACHE_LINE].sum()
+            numpy.frombuffer(content, numpy.uint8)[::CACHE_LINE].copy()
             size += len(content)
         count += len(batch)
     seconds = time.perf_counter() - begun

@@ -4,7 +4,9 @@ What the page cache has is taken from there without a copy: the shard is mapped.
 again: fresh memory for each block would cost more than copying, since the kernel has to clear every page.
 """
 
+import bisect
 import contextlib
+import functools
 import os
 import queue
 import threading
@@ -14,7 +16,7 @@ from ownlab_guest.data.checked_samples import NOTHING, PAYLOAD, WHOLE, CheckedSa
 from ownlab_guest.data.epoch_order import Block, Run
 from ownlab_guest.data.errors import DamagedData
 from ownlab_guest.data.page_cache import is_cached
-from ownlab_guest.data.shard_index import Payload, ShardIndex
+from ownlab_guest.data.shard_index import Payloads, ShardIndex, no_payloads
 from ownlab_guest.data.shard_store import ShardFile, ShardStore
 from ownlab_guest.text import text
 
@@ -24,7 +26,8 @@ _POLL_SECONDS = 0.2
 _PAGE = 4096
 # What a disk takes at once: many take 254 pages. The kernel would cut a block in pieces of 2 MiB, and each of them in three requests.
 _REQUEST_BYTES = 254 * _PAGE
-
+# glibc keeps twice as much at the end of its memory.
+_KEPT_BYTES = 8 << 20
 
 Data = Union[memoryview, bytes]
 # Data, label, extension, index and number of a sample.
@@ -34,13 +37,14 @@ PayloadView = Tuple[memoryview, Optional[int], str, ShardIndex, int]
 class BlockView(NamedTuple):
     """A block that can be read."""
 
-    rows: "List[Payload]"  # of its samples
+    payloads: Payloads  # of its samples
     data: memoryview
     start: int  # the place in the shard at which `data` begins
     shard: ShardIndex
     first: int  # number of its first sample
     notes: int  # where CheckedSamples has its first sample
     checked: bool  # all of them, before
+    offset: int  # the number that its first sample has in the window
 
 
 class Field(NamedTuple):
@@ -77,6 +81,16 @@ class Checking:
         if self._crc32(data) != crc:
             raise _damaged(view.shard, view.first + inside)
 
+    def check_payload(self, data: Data, crc: int, view: "BlockView", inside: int) -> None:
+        """Compare what was not compared before: the same as the other methods in one step. Raises DamagedData."""
+        samples, place = self.samples, view.notes + inside
+        if samples is not None and samples.memory[place]:
+            return
+        if self._crc32(data) != crc:
+            raise _damaged(view.shard, view.first + inside)
+        if samples is not None:
+            samples.memory[place] = PAYLOAD
+
     def note(self, place: int, what: int) -> None:
         """Note what is as it was packed."""
         if self.samples is not None:
@@ -94,45 +108,65 @@ class Window:
         free: "queue.Queue[_Buffers]",
         checking: Checking,
     ) -> None:
-        self._run, self._views, self._checking = run, views, checking
-        self._buffers, self._free = buffers, free
+        self._numbers, self._buffers, self._free, self._checking = run.samples, buffers, free, checking
+        # By the numbers of samples: to find one in its block would cost more than all else that is done with it.
+        self._payloads = no_payloads(0)
+        self._views: List[BlockView] = []
+        self._data: List[memoryview] = []
+        some = next(iter(views.values()))
+        for place, block in enumerate(run.blocks):
+            view = views.get(place)
+            # nobody asks for the samples of blocks that are not read
+            self._payloads.extend(no_payloads(block.samples) if view is None else view.payloads)
+            self._views += [view or some] * block.samples
+            self._data += [(view or some).data] * block.samples
+        self._plain = all(view.checked and not view.start for view in views.values())
 
     def __len__(self) -> int:
-        return len(self._run.samples)
+        return len(self._numbers)
 
     def pairs(self, low: int, high: int) -> "List[Tuple[memoryview, Optional[int]]]":
         """Return payload and label of some samples: the least work. Raises DamagedData."""
-        views, found = self._views, []
-        for place, inside in self._run.samples[low:high]:
-            rows, data, start, _, _, _, checked = views[place]
-            begin, end, crc, label, _ = rows[inside]
-            payload = data[begin - start : end - start]
-            if not checked:
-                self._check(views[place], inside, payload, crc)
-            found.append((payload, label))
+        numbers, data = self._numbers[low:high], self._data
+        begins, ends, crcs, labels, _ = self._payloads
+        if self._plain:
+            return [(data[number][begins[number] : ends[number]], labels[number]) for number in numbers]
+        found = []
+        for number in numbers:
+            view = self._views[number]
+            payload = view.data[begins[number] - view.start : ends[number] - view.start]
+            if not view.checked:
+                self._checking.check_payload(payload, crcs[number], view, number - view.offset)
+            found.append((payload, labels[number]))
         return found
+
+    def copies(self, low: int, high: int) -> "List[Tuple[bytes, Optional[int]]]":
+        """Return the same as bytes. Raises DamagedData."""
+        if not self._plain:
+            return [(bytes(payload), label) for payload, label in self.pairs(low, high)]
+        data, (begins, ends, _, labels, _) = self._data, self._payloads
+        numbers = self._numbers[low:high]
+        return [(bytes(data[number][begins[number] : ends[number]]), labels[number]) for number in numbers]
 
     def payloads(self, low: int, high: int) -> "List[PayloadView]":
         """Return the payload of some samples, and what they are. Raises DamagedData."""
-        described = [(self._views[place], inside) for place, inside in self._run.samples[low:high]]
+        extensions = self._payloads.extensions
+        described = [(extensions[number], self._views[number], number) for number in self._numbers[low:high]]
         return [
-            (data, label, view.rows[inside][4], view.shard, view.first + inside)
-            for (data, label), (view, inside) in zip(self.pairs(low, high), described)
+            (data, label, extension, view.shard, view.first + number - view.offset)
+            for (data, label), (extension, view, number) in zip(self.pairs(low, high), described)
         ]
 
     def raw(self, low: int, high: int) -> "List[RawSample]":
         """Return some samples with all of their members. Raises DamagedData."""
-        return [cut_sample(self._views[place], inside, self._checking) for place, inside in self._run.samples[low:high]]
+        views = [(self._views[number], number) for number in self._numbers[low:high]]
+        return [cut_sample(view, number - view.offset, self._checking) for view, number in views]
 
     def release(self, *, kept: bool = False) -> None:
         """Let the buffers be used again. No data of the samples may be used after this, unless they are kept."""
         self._views.clear()
+        self._data.clear()
         self._free.put(_Buffers() if kept else self._buffers)
-
-    def _check(self, view: BlockView, inside: int, payload: memoryview, crc: int) -> None:
-        if self._checking.known(view.notes + inside) < PAYLOAD:
-            self._checking.check(payload, crc, view, inside)
-            self._checking.note(view.notes + inside, PAYLOAD)
 
 
 def cut_sample(view: BlockView, inside: int, checking: Checking) -> RawSample:
@@ -170,6 +204,14 @@ class _Buffers:
         return memoryview(self._blocks[number])[:size]
 
 
+@functools.lru_cache(maxsize=None)
+def _keep_freed_memory() -> None:
+    """Let glibc keep what is freed, for the next samples: else it gives a batch back to the kernel, which clears every page of the next
+    one again; that costs half as much as copying the samples. It learns from a large block that is freed (mallopt(3), M_MMAP_THRESHOLD).
+    """
+    bytes(_KEPT_BYTES)  # calloc: they are never touched, and take no memory
+
+
 _Item = Union[Window, BaseException, None]
 
 
@@ -184,6 +226,7 @@ class BlockReader:
 
     def windows(self, runs: Iterable[Run]) -> Iterator[Window]:
         """Yield each run with its data. Raises DamagedData, DataError or OSError."""
+        _keep_freed_memory()
         free: "queue.Queue[_Buffers]" = queue.Queue()
         for _ in range(_WINDOWS):
             free.put(_Buffers())
@@ -215,32 +258,34 @@ class BlockReader:
                 here = self._announce(run) if there is None else there
                 # the disk must not wait while this thread hands over
                 there = None if following is None else self._announce(following)
-                views = {place: self._view(run.blocks[place], place, here, buffers) for place in _used(run)}
+                starts = run.starts
+                views = {place: self._view(run, place, starts[place], here, buffers) for place in _used(run)}
                 if not _put(read, Window(run, views, buffers, free, self._checking), stop):
                     return
         except BaseException as exc:  # raised again where the samples are used
             last = exc
         _put(read, last, stop)
 
-    def _view(self, block: Block, place: int, in_memory: "Set[int]", buffers: _Buffers) -> BlockView:
+    def _view(self, run: Run, place: int, offset: int, in_memory: "Set[int]", buffers: _Buffers) -> BlockView:
+        block = run.blocks[place]
         index, file = self._store.index(block.shard), self._store.file(block.shard)
         if place in in_memory and file.memory is not None:
-            return self._checked_view(block, index, file, file.memory, 0)
+            return self._checked_view(block, index, file, file.memory, 0, offset)
         start, end = index.span(block.first, block.samples)
         data = buffers.block(place, end - start)
         _read_into(file.descriptor, data, start, index.name)
-        return self._checked_view(block, index, file, data.toreadonly(), start)
+        return self._checked_view(block, index, file, data.toreadonly(), start, offset)
 
     def _checked_view(
-        self, block: Block, index: ShardIndex, file: ShardFile, data: memoryview, start: int
+        self, block: Block, index: ShardIndex, file: ShardFile, data: memoryview, start: int, offset: int = 0
     ) -> BlockView:
-        rows = index.payloads(block.first, block.samples)
+        payloads = index.payloads(block.first, block.samples)
         samples = self._checking.samples
         if samples is None:
-            return BlockView(rows, data, start, index, block.first, 0, not self._checking.always)
+            return BlockView(payloads, data, start, index, block.first, 0, not self._checking.always, offset)
         samples.opened(block.shard, file.identity)
         notes = samples.place(block.shard, block.first)
-        return BlockView(rows, data, start, index, block.first, notes, samples.all(notes, block.samples))
+        return BlockView(payloads, data, start, index, block.first, notes, samples.all(notes, block.samples), offset)
 
     def one(self, shard: int, number: int) -> RawSample:
         """Read one sample on its own."""
@@ -272,7 +317,10 @@ class BlockReader:
 
 def _used(run: Run) -> "List[int]":
     """Return the places of the blocks that a part of a run needs."""
-    return sorted({place for place, _ in run.samples})
+    starts = run.starts
+    if len(run.samples) == starts[-1]:
+        return list(range(len(run.blocks)))
+    return sorted({bisect.bisect_right(starts, number) - 1 for number in run.samples})
 
 
 def _with_next(runs: Iterable[Run]) -> "Iterator[Tuple[Run, Optional[Run]]]":

@@ -40,10 +40,10 @@ class CheckedSamples:
         """Say which file is read now. Another one than before is not checked yet."""
         place = shard * _IDENTITY.size
         packed = _IDENTITY.pack(identity)
-        if self._memory[place : place + _IDENTITY.size] != packed:
+        if self.memory[place : place + _IDENTITY.size] != packed:
             start, end = self._starts[shard], self._starts[shard + 1]
-            self._memory[start:end] = bytes(end - start)
-            self._memory[place : place + _IDENTITY.size] = packed
+            self.memory[start:end] = bytes(end - start)
+            self.memory[place : place + _IDENTITY.size] = packed
 
     def place(self, shard: int, sample: int) -> int:
         """Where a sample is noted: a key of this object, whose value is what of it was checked."""
@@ -51,16 +51,16 @@ class CheckedSamples:
 
     def all(self, place: int, count: int) -> bool:
         """Whether the payloads of some samples that follow each other were all checked."""
-        return self._memory.find(b"\0", place, place + count) < 0
+        return self.memory.find(b"\0", place, place + count) < 0
 
     def __getitem__(self, place: int) -> int:
-        return self._memory[place]
+        return self.memory[place]
 
     def __setitem__(self, place: int, value: int) -> None:
-        self._memory[place] = value
+        self.memory[place] = value
 
     def _reset(self) -> None:
-        self._memory = mmap.mmap(-1, max(1, self._starts[-1]))
+        self.memory = mmap.mmap(-1, max(1, self._starts[-1]))
 
     def __getstate__(self) -> "Dict[str, Any]":
         return {"_starts": self._starts}

@@ -111,13 +111,12 @@ class PackedDataset:
         """Yield an epoch: samples, or lists of them if a batch size is set. After load_state_dict, what is left of it."""
         self.begin()
         batch = self.settings.batch
-        samples = self.samples(self._left())
         if batch is None:
-            for sample in samples:
+            for sample in self.samples(self._left()):
                 self._taken += 1
                 yield sample
         else:
-            while group := list(itertools.islice(samples, batch)):
+            for group in _grouped(self._lists(self._left(), batch), batch):
                 self._taken += len(group)
                 if len(group) == batch or not self.settings.drop_last:
                     yield group
@@ -188,6 +187,10 @@ class PackedDataset:
 
     def samples(self, segments: "List[Segment]") -> Iterator[Any]:
         """Yield the samples of some parts of the order."""
+        return itertools.chain.from_iterable(self._lists(segments, _CHUNK))
+
+    def _lists(self, segments: "List[Segment]", most: int) -> "Iterator[List[Any]]":
+        """Yield the samples of some parts of the order, some at a time."""
         order = EpochOrder(self.manifest.shards, epoch=self.epoch, **self._order())
         self._store.expect(order.shards(segments))
         windows = self._reader.windows(order.runs(segments))
@@ -195,7 +198,7 @@ class PackedDataset:
         kept = not self.settings.copy
         if threads > 1:
             return _in_threads(windows, self._make, threads, kept=kept)
-        return _in_turn(windows, self._make, kept=kept)
+        return _in_turn(windows, self._make, most, kept=kept)
 
     def worker_segments(self, batch: int, worker: int, workers: int) -> "List[Segment]":
         """Return what one worker of a loader reads."""
@@ -222,8 +225,7 @@ class PackedDataset:
         if settings.as_dict:
             return [self._as_dict(raw) for raw in window.raw(low, high)]
         if not settings.decode and settings.transform is None and settings.target_transform is None:
-            pairs = window.pairs(low, high)
-            return [(bytes(data), label) for data, label in pairs] if settings.copy else pairs
+            return window.copies(low, high) if settings.copy else window.pairs(low, high)
         return [self._pair(*payload) for payload in window.payloads(low, high)]
 
     def _pair(self, data: Data, label: Any, extension: str, shard: ShardIndex, number: int) -> "Tuple[Any, Any]":
@@ -258,17 +260,29 @@ class PackedDataset:
 
 
 def _in_turn(
-    windows: Iterator[Window], make: "Callable[[Window, int, int], List[Any]]", *, kept: bool
-) -> Iterator[Any]:
+    windows: Iterator[Window], make: "Callable[[Window, int, int], List[Any]]", most: int, *, kept: bool
+) -> "Iterator[List[Any]]":
     for window in windows:
-        for start in range(0, len(window), _CHUNK):
-            yield from make(window, start, start + _CHUNK)
+        for start in range(0, len(window), most):
+            yield make(window, start, start + most)
         window.release(kept=kept)
+
+
+def _grouped(lists: "Iterator[List[Any]]", size: int) -> "Iterator[List[Any]]":
+    """Yield the same items in lists of one size; the last one may be shorter. Most lists have it already."""
+    group: List[Any] = []
+    for made in lists:
+        group = group + made if group else made
+        while len(group) >= size:
+            yield group[:size]
+            group = group[size:]
+    if group:
+        yield group
 
 
 def _in_threads(
     windows: Iterator[Window], make: "Callable[[Window, int, int], List[Any]]", threads: int, *, kept: bool
-) -> Iterator[Any]:
+) -> "Iterator[List[Any]]":
     """Decode with several threads, in order. A window is released when all of its samples are decoded."""
     pending: "Deque[Union[Future[List[Any]], Window]]" = deque()
     waiting = 0
@@ -280,10 +294,10 @@ def _in_threads(
                     waiting += 1
                     while waiting > 2 * threads + 2:
                         waiting -= isinstance(pending[0], Future)
-                        yield from _taken(pending.popleft(), kept=kept)
+                        yield _taken(pending.popleft(), kept=kept)
                 pending.append(window)
             while pending:
-                yield from _taken(pending.popleft(), kept=kept)
+                yield _taken(pending.popleft(), kept=kept)
         finally:
             for item in pending:
                 if isinstance(item, Future):

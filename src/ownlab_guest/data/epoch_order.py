@@ -9,6 +9,7 @@ their parts is shared anew: nothing is read twice, nothing is left out (`shares`
 
 import bisect
 import hashlib
+import itertools
 import random
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple, TypeVar
 
@@ -37,7 +38,12 @@ class Run(NamedTuple):
     """Samples that are read together, in the order in which they are given out."""
 
     blocks: "List[Block]"
-    samples: "List[Tuple[int, int]]"  # number of the block in `blocks`, number of the sample in the block
+    samples: "List[int]"  # numbers: those of the first block, then those of the second, …
+
+    @property
+    def starts(self) -> "List[int]":
+        """The number of the first sample of each block, and how many the blocks have."""
+        return list(itertools.accumulate((block.samples for block in self.blocks), initial=0))
 
 
 def blocks_of(shards: Sequence[Shard]) -> "List[List[Block]]":
@@ -109,7 +115,7 @@ class EpochOrder:
 
     def _run(self, number: int, slices: "List[Segment]") -> Run:
         blocks = self._windows[number]
-        samples = [(place, sample) for place, block in enumerate(blocks) for sample in range(block.samples)]
+        samples = list(range(self._starts[number + 1] - self._starts[number]))
         if self._shuffle:
             shuffled(samples, *self._seeds, number)
         return Run(blocks, [sample for low, high in slices for sample in samples[low:high]])

@@ -4,9 +4,12 @@ All numbers are little-endian. Header (56 bytes), samples (20 bytes each), membe
 `docs/reference/data-format.md` has the layout. A file is checked as a whole before anything in it is used.
 """
 
+import operator
 import struct
+import sys
 import zlib
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from array import array
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ownlab_guest.data.errors import DamagedData
 from ownlab_guest.data.image_extensions import IMAGES
@@ -25,6 +28,9 @@ _SAMPLE = struct.Struct("<IIiHHHH")
 _MEMBER = struct.Struct("<QQIIHH")
 NO_LABEL = -(2**31)
 _MOST_STRING = 65535
+# Where parts of the rows are that are read for all of them at once: the type in `array`, and the byte in the row.
+_LABEL, _MEMBERS = ("i", 8), ("H", 12)
+_CRC, _EXTENSION_PLACE, _EXTENSION_BYTES = ("I", 16), ("I", 20), ("H", 24)
 # The rows of an index with no more samples are kept as Python's numbers; a shard of tiny samples would need some hundred MB for them.
 _KEPT_SAMPLES = 10_000
 
@@ -77,8 +83,41 @@ def encode_index(samples: Sequence[Sample], tar_bytes: int) -> bytes:
     return header + _HEADER_CRC.pack(zlib.crc32(header)) + body
 
 
-# Where its data begin and end in the tar, their checksum, the label, the extension.
-Payload = Tuple[int, int, int, Optional[int], str]
+class Payloads(NamedTuple):
+    """The payloads of some samples: the image of each, or else its first member.
+
+    Lists of numbers: a tuple for each sample would keep the garbage collector busy, which costs more than to read the sample.
+    """
+
+    begins: "List[int]"  # where the data begin in the tar
+    ends: "List[int]"
+    crcs: "List[int]"
+    labels: "List[Optional[int]]"
+    extensions: "List[str]"
+
+    def part(self, first: int, count: int) -> "Payloads":
+        """Return those of some of the samples."""
+        end = first + count
+        return Payloads(
+            self.begins[first:end],
+            self.ends[first:end],
+            self.crcs[first:end],
+            self.labels[first:end],
+            self.extensions[first:end],
+        )
+
+    def extend(self, others: "Payloads") -> None:
+        """Append others."""
+        self.begins.extend(others.begins)
+        self.ends.extend(others.ends)
+        self.crcs.extend(others.crcs)
+        self.labels.extend(others.labels)
+        self.extensions.extend(others.extensions)
+
+
+def no_payloads(count: int) -> Payloads:
+    """Return what stands in the place of payloads that nobody asks for."""
+    return Payloads([0] * count, [0] * count, [0] * count, [None] * count, [""] * count)
 
 
 class ShardIndex:
@@ -92,7 +131,7 @@ class ShardIndex:
         self._samples, self._member_count = header[3], header[4]
         self._members = _HEADER.size + self._samples * _SAMPLE.size
         self._strings = self._members + self._member_count * _MEMBER.size
-        self._payloads: Optional[List[Payload]] = None
+        self._payloads: Optional[Payloads] = None
         self._extensions: Dict[Tuple[int, int], str] = {}
         self._check_rows(header[6])
 
@@ -116,45 +155,70 @@ class ShardIndex:
         first, _, _, count, _, _, _ = self._sample_row(number)
         return [
             Member(self._extension(place, size), offset, length, crc)
-            for offset, length, crc, place, size, _ in self._member_rows(first, count)
+            for offset, length, crc, place, size, _ in _MEMBER.iter_unpack(self._member_rows(first, count))
         ]
 
-    def payloads(self, first: int, count: int) -> "List[Payload]":
-        """Return the payloads of some samples: the image of each, or else its first member."""
+    def payloads(self, first: int, count: int) -> Payloads:
+        """Return the payloads of some samples, at least one."""
         if self._samples > _KEPT_SAMPLES:
             return self._made_payloads(first, count)
         if self._payloads is None:
             self._payloads = self._made_payloads(0, self._samples)
-        return self._payloads[first : first + count]
+        return self._payloads.part(first, count)
 
-    def _made_payloads(self, first: int, count: int) -> "List[Payload]":
-        samples = list(self._sample_rows(first, count))
-        if not samples:
-            return []
-        start = samples[0][0]
-        members = list(self._member_rows(start, samples[-1][0] + samples[-1][3] - start))
-        extensions = {row[3:5]: self._extension(row[3], row[4]) for row in members}
-        images = {place for place, extension in extensions.items() if extension in IMAGES}
-        made = []
-        for begin, _, label, size, _, _, _ in samples:
-            row = members[begin - start]
-            if row[3:5] not in images:
-                row = next((row for row in members[begin - start : begin - start + size] if row[3:5] in images), row)
-            offset, length, crc, place, letters, _ = row
-            number = None if label == NO_LABEL else label
-            made.append((offset, offset + length, crc, number, extensions[place, letters]))
-        return made
+    def _made_payloads(self, first: int, count: int) -> Payloads:
+        samples = self._sample_rows(first, count)
+        sizes = _column(samples, _SAMPLE.size, _MEMBERS)
+        members = self._member_rows(self._sample_row(first)[0], sum(sizes))
+        labels = _column(samples, _SAMPLE.size, _LABEL).tolist()
+        known: List[Optional[int]] = [None if label == NO_LABEL else label for label in labels]
+        each = sizes[0]
+        alike = self._alike(members, each) if _is_one_value(sizes) else None
+        if alike is not None:
+            chosen, extension = alike
+            row_bytes, place = each * _MEMBER.size, chosen * _MEMBER.size
+            begins, ends = _spans(members, row_bytes, place)
+            crcs = _column(members, row_bytes, _CRC, place).tolist()
+            return Payloads(begins, ends, crcs, known, [extension] * count)
+        places, extensions = self._different(sizes, members)
+        begins, ends = _spans(members, _MEMBER.size)
+        crcs = _column(members, _MEMBER.size, _CRC).tolist()
+        columns = [[column[place] for place in places] for column in (begins, ends, crcs)]
+        return Payloads(columns[0], columns[1], columns[2], known, [extensions[place] for place in places])
+
+    def _alike(self, members: bytes, each: int) -> "Optional[Tuple[int, str]]":
+        """Return which member is the payload, and its extension, if all samples have the same members, as most do."""
+        found = None
+        for number in range(each):
+            row_bytes, start = each * _MEMBER.size, number * _MEMBER.size
+            names = _extension_names(members, row_bytes, start)
+            if not all(map(_is_one_value, names)):
+                return None
+            extension = self._extension(names[0][0], names[1][0])
+            if found is None or (extension in IMAGES and found[1] not in IMAGES):
+                found = number, extension
+        return found
+
+    def _different(self, sizes: "array[int]", members: bytes) -> "Tuple[List[int], List[str]]":
+        """Return which members are the payloads, and the extensions of all members."""
+        extensions = [self._extension(place, size) for place, size in zip(*_extension_names(members, _MEMBER.size))]
+        chosen, first = [], 0
+        for size in sizes:
+            images = (number for number in range(first, first + size) if extensions[number] in IMAGES)
+            chosen.append(next(images, first))
+            first += size
+        return chosen, extensions
 
     def _sample_row(self, number: int) -> "Tuple[int, ...]":
         return _SAMPLE.unpack_from(self._content, _HEADER.size + number * _SAMPLE.size)
 
-    def _sample_rows(self, first: int, count: int) -> "Iterator[Tuple[int, ...]]":
+    def _sample_rows(self, first: int, count: int) -> bytes:
         start = _HEADER.size + first * _SAMPLE.size
-        return _SAMPLE.iter_unpack(memoryview(self._content)[start : start + count * _SAMPLE.size])
+        return self._content[start : start + count * _SAMPLE.size]
 
-    def _member_rows(self, first: int, count: int) -> "Iterator[Tuple[int, ...]]":
+    def _member_rows(self, first: int, count: int) -> bytes:
         start = self._members + first * _MEMBER.size
-        return _MEMBER.iter_unpack(memoryview(self._content)[start : start + count * _MEMBER.size])
+        return self._content[start : start + count * _MEMBER.size]
 
     def span(self, first: int, count: int) -> "Tuple[int, int]":
         """Return where the data of some samples begin, and where they end."""
@@ -179,17 +243,45 @@ class ShardIndex:
     def _check_rows(self, string_bytes: int) -> None:
         """Check each place before it is used: a damaged index must not make a reader read elsewhere."""
         end = 0
-        for offset, length, _, place, size, _ in self._member_rows(0, self._member_count):
+        for offset, length, _, place, size, _ in _MEMBER.iter_unpack(self._member_rows(0, self._member_count)):
             if offset < end or offset + length > self.tar_bytes or place + size > string_bytes:
                 raise _damaged(self.name)
             end = offset + length
         following = 0
-        for first, place, _, count, key, name, _ in self._sample_rows(0, self._samples):
+        for first, place, _, count, key, name, _ in _SAMPLE.iter_unpack(self._sample_rows(0, self._samples)):
             if first != following or count == 0 or place + key + name > string_bytes:
                 raise _damaged(self.name)
             following = first + count
         if following != self._member_count:
             raise _damaged(self.name)
+
+
+def _column(rows: bytes, row_bytes: int, part: "Tuple[str, int]", start: int = 0) -> "array[int]":
+    """Return one part of all rows, without Python's work for each row. `start`: what of a row is before the part is counted."""
+    numbers = array(part[0])
+    numbers.frombytes(rows)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers[(start + part[1]) // numbers.itemsize :: row_bytes // numbers.itemsize]
+
+
+def _spans(members: bytes, row_bytes: int, start: int = 0) -> "Tuple[List[int], List[int]]":
+    """Return where the data of members begin and end."""
+    low, high, low_length, high_length = (_column(members, row_bytes, ("I", at), start) for at in (0, 4, 8, 12))
+    begins, lengths = low.tolist(), low_length.tolist()
+    if any(high) or any(high_length):
+        begins = [part + (more << 32) for part, more in zip(begins, high)]
+        lengths = [part + (more << 32) for part, more in zip(lengths, high_length)]
+    return begins, list(map(operator.add, begins, lengths))
+
+
+def _extension_names(members: bytes, row_bytes: int, start: int = 0) -> "Tuple[array[int], array[int]]":
+    """Return where the extensions of members are in the strings, and how long they are."""
+    return _column(members, row_bytes, _EXTENSION_PLACE, start), _column(members, row_bytes, _EXTENSION_BYTES, start)
+
+
+def _is_one_value(numbers: "array[int]") -> bool:
+    return numbers.count(numbers[0]) == len(numbers)
 
 
 def _checked_header(content: bytes, name: str) -> "Tuple[int, ...]":

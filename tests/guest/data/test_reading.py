@@ -148,11 +148,11 @@ def positions(segments: list[tuple[int, int]]) -> list[int]:
 
 
 def flat(order: EpochOrder, segments: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [
-        (run.blocks[place].shard, run.blocks[place].first + row)
-        for run in order.runs(segments)
-        for place, row in run.samples
-    ]
+    found = []
+    for run in order.runs(segments):
+        samples = [(block.shard, block.first + row) for block in run.blocks for row in range(block.samples)]
+        found += [samples[number] for number in run.samples]
+    return found
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), (1, 4), (4, 1), (2, 3), (3, 2)])

@@ -15,7 +15,7 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tu
 from ownlab_guest.data.checked_samples import NOTHING, PAYLOAD, WHOLE, CheckedSamples, Crc32, fastest_crc32
 from ownlab_guest.data.epoch_order import Block, Run
 from ownlab_guest.data.errors import DamagedData
-from ownlab_guest.data.page_cache import is_cached
+from ownlab_guest.data.page_cache import cached_share
 from ownlab_guest.data.shard_index import Payloads, ShardIndex, no_payloads
 from ownlab_guest.data.shard_store import ShardFile, ShardStore
 from ownlab_guest.text import text
@@ -26,6 +26,9 @@ _POLL_SECONDS = 0.2
 _PAGE = 4096
 # What a disk takes at once: many take 254 pages. The kernel would cut a block in pieces of 2 MiB, and each of them in three requests.
 _REQUEST_BYTES = 254 * _PAGE
+# A block of which so much is in memory is taken from there. Kernels that drop pages early often lack a few of a block; by the time they
+# are needed they are there, since they are asked for one window before.
+_MOSTLY = 7 / 8
 # glibc keeps twice as much at the end of its memory.
 _KEPT_BYTES = 8 << 20
 
@@ -296,7 +299,7 @@ class BlockReader:
         return cut_sample(self._checked_view(Block(shard, number, 1), index, file, data, start), 0, self._checking)
 
     def _announce(self, run: Run) -> "Set[int]":
-        """Return which blocks are in memory, and let the kernel read the others.
+        """Return which blocks are in memory, or will be soon, and let the kernel read what is missing.
 
         Whole blocks: its own reading ahead is 128 KB on many systems, and knows nothing of blocks.
         """
@@ -307,9 +310,10 @@ class BlockReader:
             block = run.blocks[place]
             start, end = self._store.index(block.shard).span(block.first, block.samples)
             file = self._store.file(block.shard).descriptor
-            if is_cached(file, start, end):
+            share = cached_share(file, start, end)
+            if share >= _MOSTLY:
                 found.add(place)
-            else:
+            if share < 1:
                 for piece in range(start - start % _PAGE, end, _REQUEST_BYTES):
                     os.posix_fadvise(file, piece, min(_REQUEST_BYTES, end - piece), os.POSIX_FADV_WILLNEED)
         return found

@@ -1,4 +1,4 @@
-"""Whether the page cache has a part of a file."""
+"""How much of a part of a file the page cache has."""
 
 import ctypes
 import functools
@@ -17,12 +17,12 @@ _PROBE_BYTES = 128 << 10
 Count = Callable[[int, int, int], Optional[int]]
 
 
-def is_cached(file: int, start: int, end: int) -> bool:
-    """Whether all of a part seems to be in memory. False where nobody can tell."""
+def cached_share(file: int, start: int, end: int) -> float:
+    """Return how much of a part seems to be in memory: from 0 to 1. 0 where nobody can tell."""
     counted = _counter()(file, start, end)
     if counted is not None:
-        return counted >= -(-end // _PAGE) - start // _PAGE
-    return _answers_at_once(file, start, end)
+        return counted / (-(-end // _PAGE) - start // _PAGE)
+    return float(_answers_at_once(file, start, end))
 
 
 @functools.lru_cache(maxsize=None)

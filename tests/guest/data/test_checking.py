@@ -118,7 +118,7 @@ def test_what_is_not_copied_may_be_kept(packed: Path) -> None:
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_both_ways_of_reading_give_the_same(packed: Path, monkeypatch: pytest.MonkeyPatch, in_memory: bool) -> None:
     """Blocks come from the page cache, or from the disk through buffers that are used again."""
-    monkeypatch.setattr("ownlab_guest.data.block_reader.is_cached", lambda *_: in_memory)
+    monkeypatch.setattr("ownlab_guest.data.block_reader.cached_share", lambda *_: float(in_memory))
     kept = [data for data, _ in open_dataset(packed, decode=False, copy=False, shuffle=True)]
     copied = [data for data, _ in open_dataset(packed, decode=False, shuffle=True)]
     assert [bytes(data) for data in kept] == copied
@@ -137,6 +137,6 @@ def test_both_ways_of_asking_know_what_is_cached(tmp_path: Path) -> None:
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         file.read()
-        answers = [ask(file.fileno(), 5000, 900_000) for ask in (page_cache.is_cached, page_cache._answers_at_once)]
-        assert answers == [True, True]
-        assert not page_cache.is_cached(file.fileno(), 0, 2 << 20)  # there is no so much of it
+        answers = [ask(file.fileno(), 5000, 900_000) for ask in (page_cache.cached_share, page_cache._answers_at_once)]
+        assert answers == [1, True]
+        assert page_cache.cached_share(file.fileno(), 0, 2 << 20) == 0.5  # there is no so much of it

@@ -28,17 +28,20 @@ class ContactSheet:
         self._step = 1
         self._next = 0
 
-    def wants(self, files: int) -> bool:
-        """Whether the next images should have thumbnails."""
-        return files >= self._next
+    def wants(self, end: int) -> bool:
+        """Whether one of the files before this number should have a thumbnail, of those that were not offered yet."""
+        return end > self._next
 
-    def add(self, picture: Picture) -> None:
-        """Keep a thumbnail; when there are twice as many as the sheet has room for, every second goes."""
+    def add(self, number: int, picture: Picture) -> None:
+        """Keep the thumbnail of a file, if it is far enough from the last one; when there are twice as many as the sheet has
+        room for, every second goes."""
+        if number < self._next:
+            return
         self._pictures.append(picture)
         if len(self._pictures) >= 2 * COLUMNS * ROWS:
             self._pictures = self._pictures[::2]
             self._step *= 2
-        self._next += self._step
+        self._next = number + self._step
 
     def save(self, path: str) -> None:
         """Write the sheet. The file's ending says the format."""
@@ -64,8 +67,9 @@ class ContactSheet:
         return rows
 
     def _shown(self) -> "List[Picture]":
-        step = max(1, len(self._pictures) // (COLUMNS * ROWS))
-        return self._pictures[::step][: COLUMNS * ROWS]
+        count = len(self._pictures)
+        shown = min(count, COLUMNS * ROWS)
+        return [self._pictures[place * count // shown] for place in range(shown)]
 
     @staticmethod
     def thumbnail(image: Any) -> Any:

@@ -57,8 +57,10 @@ def inspect_data(
     # The source is closed last: files are still read when all of them are listed.
     with contextlib.ExitStack() as sources, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         pending: "Deque[Future[List[Seen]]]" = deque()
+        begun = 0
         for chunk in _chunks(_items(path, report, options or Options(), sources)):
-            wanted = report.sheet is not None and report.sheet.wants(report.files)
+            begun += sum(len(item.parts) for item in chunk)
+            wanted = report.sheet is not None and report.sheet.wants(begun)
             pending.append(pool.submit(_look_at_all, chunk, wanted))
             while len(pending) > 16:
                 yield from report.add(pending.popleft().result())
@@ -191,7 +193,7 @@ class _Report:
             if len(self.copies) < _NAMED:
                 self.copies.append(seen.name)
         if seen.thumbnail is not None and seen.image_size is not None and self.sheet is not None:
-            self.sheet.add(Picture(seen.thumbnail, seen.name, seen.label, seen.image_size))
+            self.sheet.add(self.files - 1, Picture(seen.thumbnail, seen.name, seen.label, seen.image_size))
 
     def result(self) -> Event:
         if not self.files:

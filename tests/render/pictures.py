@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -23,16 +24,19 @@ __all__ = ["FOLDER", "NAMES", "draw"]
 
 TESTS = Path(__file__).resolve().parents[1]
 FOLDER = TESTS.parent / "docs" / "images"
-NAMES = ("doctor", "why")
+NAMES = ("doctor", "why", "data-inspect", "data-bench")
 _TEXT = re.compile(r'textLength="([\d.]+)"([^>]*>)([^<]*)<')
 
 
 def draw(name: str) -> str:
     """Return a picture as SVG."""
-    # The facts of pytorch/pytorch#150733, and a real run: a classifier of JPEG files on two cores, whose DataLoader has no workers.
+    # The facts of pytorch/pytorch#150733, and real runs: a classifier of JPEG files on two cores, whose DataLoader has no workers; a zip of
+    # 2,633 drawn JPEGs, and what was packed of it, on two cores that were shared with other work.
     command, show = {
         "doctor": ("ownlab doctor --from report.txt", _doctor),
         "why": ("ownlab why python train.py", _why),
+        "data-inspect": ("ownlab data inspect data/stripes.zip --sheet sheet.png", _data_inspect),
+        "data-bench": ("ownlab data bench packed --need 3000", _data_bench),
     }[name]
     return _drawn(name, command, show)
 
@@ -52,6 +56,25 @@ def _why(out: Console) -> None:
 
     evidence = load_evidence(str(TESTS / "instruments" / "why" / "recorded" / "no-workers.json"))
     show_explanation(explain(evidence), out)
+
+
+def _data_inspect(out: Console) -> None:
+    from ownlab.instruments.data.inspection.records import Inspection
+    from ownlab.instruments.data.inspection.terminal import show_inspection
+
+    show_inspection(msgspec.json.decode(_recorded("inspection.json"), type=Inspection), out)
+
+
+def _data_bench(out: Console) -> None:
+    from ownlab.instruments.data.rates.assessment import assess
+    from ownlab.instruments.data.rates.records import Measured
+    from ownlab.instruments.data.rates.terminal import show_data_bench
+
+    show_data_bench(assess(msgspec.json.decode(_recorded("rates.json"), type=Measured), 3000), out)
+
+
+def _recorded(name: str) -> bytes:
+    return (TESTS / "instruments" / "data" / "recorded" / name).read_bytes()
 
 
 def _drawn(name: str, command: str, show: Callable[[Console], None]) -> str:

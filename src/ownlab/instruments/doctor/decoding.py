@@ -7,6 +7,7 @@ that each rule has to know one form only, and its evidence shows where the words
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -31,58 +32,84 @@ class _Form(NamedTuple):
     family: ErrorFamily
     label: str  # before the number in the decoded message
     pattern: re.Pattern[str]
+    words: tuple[str, ...]  # one of them is in each such line, in small letters: searching for a word is much faster
 
 
-def _form(family: ErrorFamily, label: str, pattern: str) -> _Form:
-    return _Form(family, label, re.compile(pattern, re.IGNORECASE))
+def _form(family: ErrorFamily, label: str, pattern: str, *words: str) -> _Form:
+    return _Form(family, label, re.compile(pattern, re.IGNORECASE), words)
 
 
 _FORMS = (
-    _form("cudnn", "cuDNN error", rf"\bcudnn\w*[ _]?(?:error|failure|status|failed)[^\n\d]{{0,12}}{_NUMBER}"),
+    _form("cudnn", "cuDNN error", rf"\bcudnn\w*[ _]?(?:error|failure|status|failed)[^\n\d]{{0,12}}{_NUMBER}", "cudnn"),
     _form(
         "cublas",
         "cuBLAS error",
         rf"(?<!External\) )\bcublas\w*(?: api)?[ _]?(?:error|failure|status|failed)[^\n\d]{{0,12}}{_NUMBER}",
+        "cublas",
     ),
-    _form("nccl", "NCCL error", r"\bNCCL (?:error|failure):?\s+(?P<number>[1-6])\b"),
+    _form("nccl", "NCCL error", r"\bNCCL (?:error|failure):?\s+(?P<number>[1-6])\b", "nccl"),
     _form(
         "nvml",
         "NVML error",
         rf"\bnvml\w*[^\n\d]{{0,30}}\b(?:error|failure|failed|returned|ret|return code)\b[^\n\d]{{0,8}}{_NUMBER}",
+        "nvml",
     ),
     _form(
         "hip",
         "HIP error",
         rf"\b(?:hip(?: runtime)? ?(?:error|failure)|hip[A-Z]\w+(?:\(\w*\))? (?:returned|failed))[^\n\d]{{0,12}}{_NUMBER}",
+        "hip",
     ),
-    _form("cuda", "CUDA error", rf"cudaSuccess\s+{_NUMBER}(?= vs)"),
-    _form("cuda", "CUDA error", rf"THCudaCheck FAIL[^\n]*\berror={_NUMBER}"),
-    _form("cuda", "CUDA error", rf"\[{_NUMBER}\] Call to cu\w+"),
+    _form("cuda", "CUDA error", rf"cudaSuccess\s+{_NUMBER}(?= vs)", "cudasuccess"),
+    _form("cuda", "CUDA error", rf"THCudaCheck FAIL[^\n]*\berror={_NUMBER}", "thcudacheck"),
+    _form("cuda", "CUDA error", rf"\[{_NUMBER}\] Call to cu\w+", "call to cu"),
     _form(
         "cuda",
         "CUDA error",
         r"\bcuda[ _]*(?:driver |runtime |api |library |init\w* )*(?:error|failure|failed)(?:[ _]?(?:code|number|no\.?))?"
         rf"(?: with(?: error)?(?: code)?)?(?:\s*[:=#]\s*|\s+|(?=\()){_NUMBER}",
+        "cuda",
     ),
     _form(
         "cuda",
         "CUDA error",
         rf"\b(?-i:cu(?:da)?[A-Z])\w*(?:\([^)\n]*\))?\s*(?:returned|failed|err|error|->|result)\b[^\n\d]{{0,25}}{_NUMBER}(?! (?:device|gpu))",
+        "cu",
     ),
-    _form("cuda", "CUDA error", rf"\bcuda\b[^\n]{{0,40}}\bfailure(?: with error)?:? {_NUMBER}"),
-    _form("cuda", "CUDA error", rf"failed to get device context {_NUMBER}"),
-    _form("opencl", "OpenCL error", rf"\b(?:cl(?-i:[A-Z])\w+|opencl)\b[^\n]{{0,60}}[^\n\d\w]{{1,8}}{_SIGNED}"),
-    _form("vulkan", "Vulkan error", rf"\b(?:vk(?-i:[A-Z])\w+|vkresult|vulkan)\b[^\n]{{0,60}}[^\n\d\w]{{1,8}}{_SIGNED}"),
+    _form("cuda", "CUDA error", rf"\bcuda\b[^\n]{{0,40}}\bfailure(?: with error)?:? {_NUMBER}", "cuda"),
+    _form("cuda", "CUDA error", rf"failed to get device context {_NUMBER}", "device context"),
+    _form(
+        "opencl",
+        "OpenCL error",
+        rf"\b(?:cl(?-i:[A-Z])\w+|opencl)\b[^\n]{{0,60}}[^\n\d\w]{{1,8}}{_SIGNED}",
+        "opencl",
+        "cl",
+    ),
+    _form(
+        "vulkan",
+        "Vulkan error",
+        rf"\b(?:vk(?-i:[A-Z])\w+|vkresult|vulkan)\b[^\n]{{0,60}}[^\n\d\w]{{1,8}}{_SIGNED}",
+        "vk",
+        "vulkan",
+    ),
     _form(
         "exit",
         "exit code",
         r"\b(?:exit(?:ed|s)?|terminated|returned|died|finished)\b[^\n\d]{0,40}?(?P<number>-?(?:\d{9,10}|0x[0-9a-f]{8}|(?<=-)\d{1,2}|1[34]\d)\b)",
+        "exit",
+        "terminated",
+        "returned",
+        "died",
+        "finished",
     ),
-    _form("exit", "exit code", r"(?P<number>\b0xC0000[0-9A-F]{3}\b)"),
+    _form("exit", "exit code", r"(?P<number>\b0xC0000[0-9A-F]{3}\b)", "0xc0000"),
     _form(
         "windows",
         "Windows error",
         r"^(?!.*onnxruntime).*(?:LoadLibrary|Error loading|\.dll)[^\n]{0,200}\berror(?: code)?\W{0,4}(?P<number>126|127|182|193|998|1114|1455)\b",
+        "loadlibrary",
+        "error loading",
+        ".dll",
     ),
 )
 _DIGIT = re.compile(r"\d")
@@ -111,17 +138,23 @@ def _decoded(message: Message) -> Iterator[Message]:
 
 def _translate(content: str) -> str:
     lowered = content.lower()
-    for phrase in phrases():
-        for translation in phrase.translations:
-            if translation.lower() in lowered:
-                content = re.sub(re.escape(translation), phrase.english, content, flags=re.IGNORECASE)
+    for translation, english in _translations():
+        if translation in lowered:
+            content = re.sub(re.escape(translation), english, content, flags=re.IGNORECASE)
     return content
+
+
+@functools.cache
+def _translations() -> tuple[tuple[str, str], ...]:
+    """Return each translation in small letters with its English sentence."""
+    return tuple((translation.lower(), phrase.english) for phrase in phrases() for translation in phrase.translations)
 
 
 def _named_errors(line: str, message: Message) -> Iterator[Message]:
     """Yield the names of the errors that a line gives as numbers, unless the message names them itself."""
+    low = line.lower()
     for form in _FORMS:
-        match = form.pattern.search(line)
+        match = form.pattern.search(line) if any(word in low for word in form.words) else None
         if match is None:
             continue
         known = error_code(form.family, _as_number(match["number"]))

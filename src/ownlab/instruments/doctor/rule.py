@@ -155,11 +155,13 @@ class CauseRule(MessageRule):
 
     def find_cause(self, case: Case) -> tuple[Cause, tuple[str, ...]] | None:
         """Return the first cause that a message shows, with these messages as evidence."""
+        texts = [message.text for message in case.messages]
         for cause in self.causes:
-            pattern = _compiled(cause.pattern)
-            found = [(message, match) for message in case.messages if (match := pattern.search(message.text))]
-            if found:
-                return cause, tuple(dict.fromkeys(quote(message, match) for message, match in found))
+            search = _compiled(cause.pattern).search
+            for content in texts:
+                if search(content) is not None:
+                    found = ((message, search(message.text)) for message in case.messages)
+                    return cause, tuple(dict.fromkeys(quote(message, match) for message, match in found if match))
         return None
 
     def fix_of(self, cause: Cause, case: Case) -> tuple[str, ...]:

@@ -16,6 +16,17 @@ _KEPT = 100_000
 
 def searched_text(case: Case) -> str:
     """Return messages and facts (`fact: driver 535.183`) as one text, so that signs are patterns in it."""
+    global _last  # a diagnosis asks several times for the same case
+    known = _last
+    if known is None or known[0] is not case:
+        known = _last = (case, _text_of(case))
+    return known[1]
+
+
+_last: tuple[Case, str] | None = None
+
+
+def _text_of(case: Case) -> str:
     printed = "\n".join(message.text for message in case.messages)
     if len(printed) > _KEPT:
         printed = f"{printed[: _KEPT // 2]}\n{printed[-_KEPT // 2 :]}"

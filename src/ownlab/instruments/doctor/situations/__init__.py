@@ -80,9 +80,10 @@ def with_situation(case: Case, findings: list[Finding]) -> list[Finding]:
 
 
 def _shown(situation: Situation, everything: str) -> bool:
-    return all(_compiled(sign).search(everything) for sign in situation.signs) and not (
-        situation.unless and _compiled(situation.unless).search(everything)
-    )
+    for sign in situation.signs:
+        if _compiled(sign).search(everything) is None:
+            return False
+    return not (situation.unless and _compiled(situation.unless).search(everything))
 
 
 @functools.cache

@@ -98,7 +98,7 @@ MESSAGES: list[tuple[str, str]] = [
     ("triton-compiler", "RuntimeError: Failed to find C compiler. Please specify via CC environment variable."),
     ("triton-compiler", "/usr/bin/ld: cannot find -lcuda: No such file or directory"),
     ("xla-tools", "libdevice not found at ./libdevice.10.bc"),
-    ("xla-tools", "ptxas application ptx input, line 9; fatal   : Unsupported .version 8.4; current version is '8.0'"),
+    ("ptx-toolchain", "ptxas application ptx input, line 9; fatal   : Unsupported .version 8.4; current version is '8.0'"),
     ("tensorflow-memory", "Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR"),
     ("tensorflow-memory", "UnknownError: Failed to get convolution algorithm. This is probably because cuDNN failed to initialize"),
     ("tensorrt", "ImportError: libnvinfer.so.7: cannot open shared object file: No such file or directory"),

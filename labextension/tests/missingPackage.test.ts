@@ -16,7 +16,8 @@ const type = (name: string, environment: string, kind: string | null = null): Ru
   engine: '',
   partition: '',
   time_limit: null,
-  why_not: ''
+  why_not: '',
+  starts_at: null
 });
 const TYPES = [type('cpu', 'default'), type('gpu', 'default', 'h200'), type('dl-cpu', 'dl'), type('dl-gpu', 'dl', 'h200')];
 const PRESETS = [

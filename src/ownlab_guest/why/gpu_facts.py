@@ -8,6 +8,8 @@ from ownlab_guest.why.user_frames import full_name, is_user_file
 __all__ = ["card_facts", "compilations", "memory_facts", "model_facts", "settings_facts"]
 
 _MOST_COMPILATIONS = 200
+# Counters of torch._dynamo.utils: graphs whose code was in the cache on disk. With autograd's cache the other one is not asked.
+_CACHE_HITS = (("aot_autograd", "autograd_cache_hit"), ("inductor", "fxgraph_cache_hit"))
 
 
 def card_facts(cuda: Any) -> Dict[str, Any]:
@@ -82,6 +84,7 @@ def compilations(since: float) -> Dict[str, Any]:
         "compiled": [each for each in compiled if each["at"] >= since][-_MOST_COMPILATIONS:],
         "breaks": dict(list(breaks.items())[:20]),
         "replays": 0,
+        "cached": sum(int(utils.counters.get(part, {}).get(name, 0)) for part, name in _CACHE_HITS),
     }
 
 

@@ -182,16 +182,19 @@ class GpuMeasurement:
 
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
-    def profiler_made(self) -> None:
-        """Somebody makes a profiler: if it is the script, ours ends, since there can be only one."""
-        if self._opening or self._forbidden:
-            return
+    def profiler_made(self) -> bool:
+        """Somebody makes a profiler: if it is the script, ours ends, since there can be only one. Return whether it is."""
+        if self._opening:
+            return False
+        if self._forbidden:
+            return True
         self._forbidden = True
         if self._window is not None:
             try:
                 self._close_window()
             except Exception as exc:
                 self._fail(exc)
+        return True
 
     def _open(self, window: Any, ends: int) -> None:
         self._opening = True

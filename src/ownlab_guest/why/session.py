@@ -17,6 +17,7 @@ from ownlab_guest.atomic_files import replace_file
 from ownlab_guest.why.gpu_measurement import GpuMeasurement
 from ownlab_guest.why.library_hooks import LibraryHooks
 from ownlab_guest.why.loader_hooks import LoaderHooks
+from ownlab_guest.why.mode_hooks import PROFILER, ModeHooks
 from ownlab_guest.why.parallel_hooks import ParallelHooks
 from ownlab_guest.why.post_import import Hook, PostImport
 from ownlab_guest.why.recorder import PHASES, Recorder
@@ -41,7 +42,8 @@ class Session:
         self.problems: List[str] = []
         self.recorder = Recorder(steps)
         self.loaders = LoaderHooks(self.recorder, folder, self._use)
-        self.training = TrainingHooks(self.recorder, self.loaders, self._use)
+        self.modes = ModeHooks()
+        self.training = TrainingHooks(self.recorder, self.loaders, self._use, self._backward_began)
         self.libraries = LibraryHooks(self.recorder)
         self.parallel = ParallelHooks(self.recorder)
         self.sampler: Optional[StackSampler] = None
@@ -61,7 +63,8 @@ class Session:
     def install(self) -> None:
         """Register every hook."""
         hooks: Dict[str, Hook] = {
-            "torch": self.training.patch_torch,
+            "torch": self._patch_torch,
+            "torch.autograd.anomaly_mode": self.modes.patch_anomaly,
             "torch.autograd.profiler": lambda module: self.training.patch_profiler(module, self._profiler_made),
             "torch.optim.optimizer": self.training.patch_optimizer,
             "torch.nn.parallel.data_parallel": self.parallel.patch_data_parallel,
@@ -76,6 +79,10 @@ class Session:
         self.recorder.on_step = self._stepped
         atexit.register(self._ended)
         os.register_at_fork(after_in_child=self._forked)
+
+    def _patch_torch(self, torch: Any) -> None:
+        self.training.patch_torch(torch)
+        self.modes.patch_torch(torch)
 
     def guarded(self, name: str, hook: Hook) -> Hook:
         """A hook whose error is written down, and does not reach the script."""
@@ -106,6 +113,7 @@ class Session:
         self.loaders.forget()
         self.training.forget()
         self.parallel.forget()
+        self.modes.forget()
         self.sampler, self._used, self._pid = None, False, os.getpid()
         self.problems, self._first, self._last, self._ddp = [], {}, {}, None
         windows, self.gpu = self.gpu.windows, GpuMeasurement(self.recorder, self.folder, self.problems)
@@ -140,7 +148,15 @@ class Session:
             util.Finalize(None, self._ended, exitpriority=10)  # such a process ends without `atexit`
 
     def _profiler_made(self) -> None:
-        self.gpu.profiler_made()
+        if self.gpu.profiler_made():
+            self.modes.switched(PROFILER, sys._getframe(1))
+
+    def _backward_began(self) -> None:
+        try:
+            self.modes.backward_began()
+        except Exception as exc:  # what is asked for is no public interface
+            self.modes = ModeHooks()
+            self.problems.append("modes: %r" % exc)
 
     def _phase(self) -> Optional[str]:
         return PHASES[self.recorder.current] if self.recorder.active else None
@@ -204,6 +220,7 @@ class Session:
             "data_parallel": self.parallel.data_parallel,
             "ddp": self._ddp if self._ddp is not None else self.parallel.ddp,
             "counters": [self._first or read_counters(None), self._last or read_counters(self._queue)],
+            "modes": self.modes.as_json(),
             "trial": None if self.describe_trial is None else self.describe_trial(ended != "running"),
             "gpu": self.gpu.document(),
             "problems": self.problems,

@@ -21,8 +21,10 @@ _SYNCHRONISING = ("item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__fl
 class TrainingHooks:
     """The hooks of `torch` itself."""
 
-    def __init__(self, recorder: Recorder, loaders: LoaderHooks, on_use: Callable[[], None]) -> None:
-        self._recorder, self._loaders, self._on_use = recorder, loaders, on_use
+    def __init__(
+        self, recorder: Recorder, loaders: LoaderHooks, on_use: Callable[[], None], on_backward: Callable[[], None]
+    ) -> None:
+        self._recorder, self._loaders, self._on_use, self._on_backward = recorder, loaders, on_use, on_backward
         self.optimizers: List[Any] = []  # what is known of each optimizer that stepped
         self._seen: List[int] = []
         self._optimizer: Any = None
@@ -87,7 +89,7 @@ class TrainingHooks:
 
     def _patch_backward(self, autograd: Any) -> None:
         backward, recorder, loaders = autograd.backward, self._recorder, self._loaders
-        on_use = self._on_use
+        on_use, on_backward = self._on_use, self._on_backward
 
         @functools.wraps(backward)
         def measured(*arguments: Any, **options: Any) -> Any:
@@ -95,6 +97,7 @@ class TrainingHooks:
                 return backward(*arguments, **options)
             on_use()
             loaders.backward_began()
+            on_backward()
             recorder.begin_backward()
             began = time.perf_counter_ns()
             try:

@@ -51,10 +51,7 @@ class TrialRecord:
             "where": place._asdict() if place else None,
             "parameters": len(parameters),
             "convolutions": sum(isinstance(each, torch.nn.Conv2d) for each in module.modules()),
-            "channels_last": any(
-                each.dim() == 4 and each.shape[1] > 1 and each.is_contiguous(memory_format=torch.channels_last)
-                for each in parameters
-            ),
+            "channels_last": _is_channels_last(torch, parameters),
             "distributed": type(module).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"),
             "compiled": type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None,
             "full_precision": parameters[0].dtype == torch.float32 and not torch.is_autocast_enabled(kind),
@@ -94,6 +91,14 @@ class TrialRecord:
             "written": self._effects.written,
             "network": self._effects.network,
         }
+
+
+def _is_channels_last(torch: Any, parameters: List[Any]) -> bool:
+    """Whether the weights of convolutions are in NHWC. Those of 1 × 1, or of one channel, are in both layouts at once, and say nothing."""
+    weights = [
+        each for each in parameters if each.dim() == 4 and each.shape[1] > 1 and each.shape[2] * each.shape[3] > 1
+    ]
+    return bool(weights) and all(each.is_contiguous(memory_format=torch.channels_last) for each in weights)
 
 
 def _computes_bf16(torch: Any, kind: str) -> bool:

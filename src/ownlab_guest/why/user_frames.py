@@ -52,8 +52,16 @@ def is_user_file(file: str) -> bool:
         full = full_name(file)
         library = full.startswith(_FOLDERS) or f"{os.sep}site-packages{os.sep}" in full
         made_up = file.startswith("<") and not file.startswith(_CELL)
-        known = _known[file] = not library and not made_up and "ipykernel" not in full.split(os.sep)
+        known = _known[file] = (
+            not library and not made_up and not _is_generated(full) and "ipykernel" not in full.split(os.sep)
+        )
     return known
+
+
+def _is_generated(full: str) -> bool:
+    """Whether torch.compile has written the file."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return f"{os.sep}torchinductor_" in full or bool(folder and full.startswith(os.path.abspath(folder) + os.sep))
 
 
 def user_place(frame: Optional[FrameType]) -> Optional[Place]:
@@ -85,4 +93,6 @@ def library_of(file: str) -> str:
     head, _, tail = file.rpartition(f"{os.sep}site-packages{os.sep}")
     if head:
         return tail.split(os.sep)[0].partition(".")[0]
+    if _is_generated(full_name(file)):
+        return "torch"
     return "" if is_user_file(file) else "python"

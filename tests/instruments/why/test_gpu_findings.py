@@ -24,7 +24,7 @@ from tests.instruments.why.invented_gpu import (
 
 from ownlab.instruments.why.explanation import explain
 from ownlab.instruments.why.gpu.records import CardReading, Operation
-from ownlab.instruments.why.records import Explanation, Finding, Optimizer, Process
+from ownlab.instruments.why.records import Explanation, Finding, Mode, Optimizer, Process
 
 FLOAT, BF16 = ("float", "float"), ("c10::BFloat16", "c10::BFloat16")
 
@@ -355,3 +355,182 @@ def test_steps_of_a_window_are_no_part_of_the_mean() -> None:
     assert step is not None
     assert step.step_ms == pytest.approx(100)
     assert SECOND  # the steps begin there
+
+
+# --- modes, float64, work of every few steps, small passes -----------------------------------------------------------------
+
+DOUBLE = ("double", "double")
+
+
+def test_products_of_float64_are_found_with_what_float32_is_worth() -> None:
+    """80 ms of products that reach 55 TFLOPS in float64 take 14 ms in TF32."""
+    products = operation("aten::mm", 80, types=DOUBLE, shapes=((8192, 8192), (8192, 8192)), count=4)
+    run = busy(products, model=GpuModel({"float64": 1_000_000}, 0, channels_last=False))
+    finding = explained(run).findings[0]
+    assert finding.code == "double-precision"
+    assert "80 ms of each step compute in float64." in finding.headline
+    assert finding.where is not None
+    assert finding.step_ms_after is not None
+    assert sum(finding.step_ms_after) / 2 == pytest.approx(31, abs=3)
+
+
+def test_the_line_that_has_set_the_default_type_is_named() -> None:
+    products = operation("aten::mm", 80, types=DOUBLE, shapes=((8192, 8192), (8192, 8192)), count=4)
+    run = replace(busy(products), modes=(Mode("float64", place(3), 40),))
+    finding = only(explained(run), "double-precision")
+    assert finding.where == place(3)
+    assert any("set_default_dtype" in advice for advice in finding.advice)
+
+
+def test_a_little_float64_is_no_finding() -> None:
+    """A metric in float64 beside the model."""
+    assert "double-precision" not in codes(explained(busy(operation("aten::sum", 3, types=DOUBLE))))
+
+
+def with_tests(count: int, waits: int) -> Process:
+    """A backward pass of 60 ms with so many tests for NaN, and so many waits for their results."""
+    kernels = window(
+        operation("aten::mm", 4, count=100),
+        operation("aten::mm", 6, phase="backward", count=200),
+        operation("aten::ne", 1, phase="backward", count=count),
+        operation("aten::any", 1, phase="backward", count=count),
+        waits_us={"sync": 5000.0},
+    )
+    host = process(forward_ms=30, backward_ms=60, optimizer_ms=2)
+    lines = (SyncLine(place(40), 3 * waits),)
+    return with_gpu(host, {"forward": 30, "backward": 60, "optimizer": 2}, kernels, syncs=lines, sync_steps=3)
+
+
+def test_anomaly_detection_is_seen_in_the_backward_pass() -> None:
+    finding = only(explained(with_tests(200, 200)), "anomaly-detection")
+    assert any("200 tests for NaN" in line for line in finding.evidence)
+    assert finding.step_ms_after is not None
+    assert sum(finding.step_ms_after) / 2 == pytest.approx(2 + (100 + 200) * 55 / 600, rel=0.05)
+
+
+def test_anomaly_detection_has_the_line_that_switched_it_on() -> None:
+    run = replace(with_tests(200, 200), modes=(Mode("anomaly", place(4), 40),))
+    assert only(explained(run), "anomaly-detection").where == place(4)
+
+
+@pytest.mark.parametrize(("count", "waits"), [(200, 0), (10, 10)])
+def test_a_few_tests_or_tests_that_nobody_waits_for_are_no_anomaly_detection(count: int, waits: int) -> None:
+    assert "anomaly-detection" not in codes(explained(with_tests(count, waits)))
+
+
+def test_anomaly_detection_that_was_on_for_a_few_steps_is_no_finding() -> None:
+    run = replace(process(forward_ms=30, backward_ms=60), modes=(Mode("anomaly", place(4), 5),))
+    assert codes(explained(run)) == []
+
+
+def test_a_profiler_of_the_scripts_own_is_named() -> None:
+    run = replace(process(forward_ms=30, backward_ms=60), modes=(Mode("profiler", place(7), 40),))
+    finding = only(explained(run), "profiler-on")
+    assert finding.where == place(7)
+    assert finding.step_ms_after is None
+    few = replace(run, modes=(Mode("profiler", place(7), 5),))
+    assert codes(explained(few)) == []
+
+
+def with_long_steps(numbers: list[int], more_ms: float, **given: Any) -> Process:
+    """Steps of 10 ms; some are longer, in a line of the training loop."""
+    run = process(forward_ms=4, backward_ms=5, optimizer_ms=1, **given)
+    more = round(more_ms * 1_000_000)
+    rows, begin = [], run.steps[0][0]
+    for number, row in enumerate(run.steps):
+        extra = more if number in numbers else 0
+        rows.append((begin, row[1] + extra, *row[2:5], row[5] + extra, *row[6:]))
+        begin += row[1] + extra
+    seen = (
+        sample("forward", more_ms * len(numbers), place(12, "draw"), place(35), library="torch", in_model=True),
+        sample("forward", 4.0 * 40, place(14, "Net.forward"), place(28), library="torch", in_model=True),
+    )
+    return replace(run, steps=tuple(rows), samples=seen)
+
+
+def test_work_of_every_few_steps_is_found_with_its_line() -> None:
+    finding = explained(with_long_steps(list(range(4, 40, 5)), 100)).findings[0]
+    assert finding.code == "periodic-work"
+    assert finding.where == place(35)
+    assert finding.headline.startswith("Every 5 steps train (train.py:35) takes 100 ms")
+    assert finding.step_ms_after is not None
+    assert finding.step_ms_after[0] == pytest.approx(10, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "more"),
+    [
+        ([7, 9, 20, 31, 33], 100.0),  # now and then: not by the script's own counting
+        (list(range(4, 40, 5)), 3.0),  # not much longer
+        ([10, 30], 100.0),  # too few to know
+    ],
+)
+def test_irregular_short_or_few_long_steps_are_no_periodic_work(numbers: list[int], more: float) -> None:
+    assert "periodic-work" not in codes(explained(with_long_steps(numbers, more)))
+
+
+def accumulated(passes: int, peak: int = 1 * GIB) -> Process:
+    """A step of 100 ms with so many backward passes, whose small kernels take the GPU 20 ms."""
+    kernels = window(operation("aten::mm", 20, count=4000, unfilled_us=10_000.0))
+    host = process(forward_ms=40, backward_ms=58, optimizer_ms=2, backwards=passes)
+    return with_gpu(host, {"forward": 40, "backward": 58, "optimizer": 2}, kernels, peak=peak)
+
+
+def test_small_passes_are_found_where_a_larger_one_fits() -> None:
+    finding = explained(accumulated(8)).findings[0]
+    assert finding.code == "small-micro-batches"
+    assert "8 backward passes of 500 kernels each" in finding.headline
+    assert any("8 times as large, and accumulate over 1" in advice for advice in finding.advice)
+    assert finding.step_ms_after is not None
+    assert 100 / 8 <= finding.step_ms_after[0] <= finding.step_ms_after[1] <= 25
+
+
+@pytest.mark.parametrize(("passes", "peak"), [(1, 1), (2, 1), (8, 100)])
+def test_one_pass_or_a_full_card_is_no_reason_for_larger_ones(passes: int, peak: int) -> None:
+    assert "small-micro-batches" not in codes(explained(accumulated(passes, peak * GIB)))
+
+
+def own_optimizer(kernels: int, name: str = "Lion") -> Process:
+    """A step of 100 ms of which 40 are an optimizer with 500 tensors."""
+    seen = window(
+        operation("aten::mm", 40, count=500),
+        operation("aten::mul_", 4, phase="optimizer", count=kernels),
+    )
+    host = process(
+        forward_ms=25,
+        backward_ms=35,
+        optimizer_ms=40,
+        samples=(sample("optimizer", 900, place(52, "Lion.step"), place(35)),),
+        optimizers=(Optimizer(name, False, None, 500, 60_000_000, "cuda", place(39, "Lion.__init__")),),
+    )
+    return with_gpu(host, {"forward": 25, "backward": 35, "optimizer": 40}, seen)
+
+
+def test_an_optimizer_that_takes_its_tensors_one_by_one_is_found_in_its_loop() -> None:
+    finding = only(explained(own_optimizer(3500)), "unfused-optimizer")
+    assert finding.headline == "Lion takes 40 ms of each step: it updates 500 tensors one by one, with 7 kernels each."
+    assert finding.where == place(52, "Lion.step")
+    assert any("torch._foreach_" in advice for advice in finding.advice)
+    assert finding.step_ms_after is not None
+    assert sum(finding.step_ms_after) / 2 == pytest.approx(61, abs=2)
+
+
+def test_one_of_torch_is_given_its_argument() -> None:
+    finding = only(explained(own_optimizer(3500, "RAdam")), "unfused-optimizer")
+    assert finding.advice == ("Set foreach=True in RAdam.",)
+
+
+def test_an_optimizer_with_few_kernels_is_not_one_by_one() -> None:
+    assert "unfused-optimizer" not in codes(explained(own_optimizer(60)))
+
+
+def test_waits_before_the_first_step_are_not_those_of_a_step() -> None:
+    """A compiler that tries kernels waits hundreds of times; the loop's clock every 10 steps."""
+    calls = (
+        call("sync", "torch.cuda.synchronize", 0.1, 400, last_step=0),
+        call("sync", "torch.cuda.synchronize", 70, 4, first_step=10),
+    )
+    host = process(forward_ms=30, backward_ms=50, optimizer_ms=5, sync_ms=15, calls=calls)
+    products = operation("aten::mm", 90, types=BF16, count=40)
+    run = with_gpu(host, {"forward": 30, "backward": 60, "optimizer": 10}, window(products))
+    assert "synchronisation" not in codes(explained(run))

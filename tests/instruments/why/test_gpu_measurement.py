@@ -97,6 +97,35 @@ def test_the_scripts_own_profiler_comes_first(ownlab: Ownlab, torch_python: str,
     assert process["problems"] == []
 
 
+def test_modes_that_the_script_has_switched_on_are_noted_with_their_lines(
+    ownlab: Ownlab, torch_python: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "torch.set_default_dtype(torch.float64)\n"
+        "torch.autograd.set_detect_anomaly(True)\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "def train(steps):\n"
+        "    for _ in range(steps):\n"
+        "        optimizer.zero_grad()\n"
+        "        model(torch.randn(2, 4)).sum().backward()\n"
+        "        optimizer.step()\n"
+        "train(10)\n"
+        "torch.autograd.set_detect_anomaly(False)\n"
+        "with torch.autograd.profiler.profile():\n"
+        "    train(4)\n"
+    )
+    saved = tmp_path / "evidence.json"
+    ran = ownlab("why", "--save", str(saved), torch_python, str(script))
+    assert ran.returncode == 0, ran.stderr
+    (process,) = json.loads(saved.read_text())["processes"]
+    assert process["problems"] == []
+    modes = {mode["name"]: (mode["backwards"], mode["where"]["line"]) for mode in process["modes"]}
+    assert modes == {"float64": (14, 2), "anomaly": (10, 3), "profiler": (4, 13)}
+
+
 def test_what_an_optimizer_is_given_to_call_is_no_part_of_it(ownlab: Ownlab, torch_python: str, tmp_path: Path) -> None:
     process, _, _ = measured(ownlab, torch_python, tmp_path, "closure")
     column = 5 + process["phases"].index("optimizer")

@@ -189,7 +189,12 @@ def _reason(evidence: Evidence, process: Process | None) -> Text:
     if process is None:
         return text("Nothing was measured: PyTorch was loaded, but neither backward() nor a DataLoader was used.")
     waits = max(process.samples, key=lambda sample: sample.ns if sample.where else 0, default=None)
-    if not process.steps:
+    if not process.steps and evidence.exit_code:
+        first = text(
+            "The command failed (exit code {code}) before its first step was over; its error is above.",
+            code=evidence.exit_code,
+        )
+    elif not process.steps:
         first = text("No step was seen: no optimizer has stepped.")
     else:
         first = text("Only {count} steps were seen: too few to explain.", count=len(process.steps))

@@ -25,6 +25,7 @@ __all__ = [
     "Finding",
     "Lane",
     "Loader",
+    "Mode",
     "ModelFacts",
     "Optimizer",
     "Place",
@@ -111,6 +112,14 @@ class Loader(Struct, frozen=True):
     epochs: tuple[tuple[int, int], ...]  # of each: to start the iteration, to the first batch; nanoseconds
     pids: tuple[int, ...]
     fetches: tuple[Fetch, ...]  # in the training process
+
+
+class Mode(Struct, frozen=True):
+    """A mode of torch that the script has switched on: anomaly, profiler, float64 (the default type)."""
+
+    name: str
+    where: Place | None  # the line that did
+    backwards: int  # backward passes during which it was on
 
 
 class Optimizer(Struct, frozen=True):
@@ -209,6 +218,7 @@ class Process(Struct, frozen=True):
     counters: tuple[Counters, Counters]
     problems: tuple[str, ...] = ()
     trial: TrialFacts | None = None  # of --try
+    modes: tuple[Mode, ...] = ()
     gpu: GpuEvidence | None = None  # of a process that trains on one
 
 

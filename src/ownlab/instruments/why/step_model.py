@@ -15,9 +15,10 @@ from typing import NamedTuple
 from ownlab.instruments.why.gpu.gpu_lane import GpuLane, timed_steps
 from ownlab.instruments.why.records import Call, Evidence, Fetch, Loader, Place, Process, Sample, Worker
 
-__all__ = ["FetchMean", "StepModel", "Waits", "Work", "main_process", "steady_range"]
+__all__ = ["BASES", "FetchMean", "StepModel", "Waits", "Work", "main_process", "steady_range"]
 
-_BASES = ("forward", "update", "between")
+# What is neither measured by itself nor a call of torch: the model, and Python.
+BASES = ("forward", "update", "between")
 _TRAINING = ("forward", "backward", "optimizer", "graph")
 # What the training process needs to receive a batch that a worker has ready. It hardly depends on the size: the tensors stay in shared
 # memory (60 kB in 0.13 ms; on a machine with an H200 29 MB in 0.09 ms, 151 MB in 0.1 to 1.5 ms).
@@ -156,9 +157,9 @@ class StepModel:
     @cached_property
     def parts_ms(self) -> dict[str, float]:
         """The step by what it was spent on; the base phases are divided by what the samples saw in them."""
-        parts = {name: self.phase_ms(name) for name in self.process.phases if name not in _BASES}
+        parts = {name: self.phase_ms(name) for name in self.process.phases if name not in BASES}
         python = sum(work.ms for work in self.work)
-        bases = sum(self.phase_ms(name) for name in _BASES)
+        bases = sum(self.phase_ms(name) for name in BASES)
         parts["forward"] = max(0.0, bases - python)
         parts["python"] = python
         return {name: ms for name, ms in parts.items() if ms > 0}
@@ -249,7 +250,7 @@ class StepModel:
     def work(self) -> tuple[Work, ...]:
         """Work in the training process that is neither the model nor any call that was measured; the longest first."""
         sums: dict[tuple[str, str, str, str], dict[Sample, float]] = {}
-        for phase in _BASES:
+        for phase in BASES:
             samples = [sample for sample in self.process.samples if sample.phase == phase]
             seen = sum(sample.ns for sample in samples)
             scale = self.phase_ms(phase) / seen if seen else 0.0
@@ -460,7 +461,7 @@ class StepModel:
             # The host sends work ahead until it is stopped, and what it needs for that itself cannot be seen.
             sending = gpu.window.launches / gpu.window.steps * _LAUNCH_MS
             others = sum(
-                self.phase_ms(name) for name in self.process.phases if name not in (*_BASES, *_TRAINING, "sync", "copy")
+                self.phase_ms(name) for name in self.process.phases if name not in (*BASES, *_TRAINING, "sync", "copy")
             )
             host = min(host, sending + others)
             # A step takes longer than its kernels do one by one in the profiler's window (there are gaps between them, and a card that

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.instruments.why import invented
-from tests.instruments.why.invented_gpu import operation, window, with_gpu
+from tests.instruments.why.invented_gpu import GpuModel, operation, window, with_gpu
 
 from ownlab.instruments.why.code_change import CodeChanges, read_snippet
 from ownlab.instruments.why.explanation import explain
@@ -16,6 +17,8 @@ from ownlab.instruments.why.rule import Case
 from ownlab.instruments.why.step_model import StepModel
 from ownlab.instruments.why.trials.candidates import Candidate, candidates_for, gpu_note, merge
 from ownlab.instruments.why.trials.code_edits import Edit, call_name, edit_arguments, edit_code, insert_line
+from ownlab.instruments.why.trials.experiment import _copies_note, _sentence
+from ownlab_guest.why.trial_record import _is_channels_last
 
 CODE = """
 def train():
@@ -143,3 +146,64 @@ def test_the_forward_pass_is_put_below_autocast(tmp_path: Path) -> None:
     ]
     elsewhere = Place(str(file), 9, "other")
     assert edit_code([Edit("wrap", first, "put it below", last=elsewhere)], CodeChanges(())) == ((), ("put it below",))
+
+
+class Weight:
+    """A tensor of which only the shape and the layout are asked for."""
+
+    def __init__(self, *shape: int, in_nhwc: bool) -> None:
+        self.shape, self._in_nhwc = shape, in_nhwc
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def is_contiguous(self, memory_format: object) -> bool:
+        return self._in_nhwc or self.shape[2] * self.shape[3] == 1
+
+
+class Formats:
+    channels_last = object()
+
+
+@pytest.mark.parametrize("in_nhwc", [True, False])
+def test_weights_of_one_by_one_say_nothing_of_the_layout(in_nhwc: bool) -> None:
+    """ResNet-50 in NCHW was taken for channels last because of them, and channels last was not tried."""
+    weights = [Weight(64, 3, 7, 7, in_nhwc=in_nhwc), Weight(64, 64, 1, 1, in_nhwc=in_nhwc)]
+    assert _is_channels_last(Formats, weights) is in_nhwc
+    assert not _is_channels_last(Formats, weights[1:])
+
+
+def test_the_change_of_a_finding_is_tried_before_those_that_help_in_the_mean() -> None:
+    """Convolutions in NCHW under autocast: channels last comes before cuDNN's benchmark mode and compiling."""
+    seen = window(
+        operation("aten::cudnn_convolution", 30, types=("c10::BFloat16",) * 2, kernel="nchwToNhwcKernel", count=50),
+        operation("aten::native_batch_norm", 30, count=50),
+        operation("aten::add", 38, count=50),
+    )
+    host = invented.process(forward_ms=30, backward_ms=65, optimizer_ms=5)
+    run = with_gpu(
+        host,
+        {"forward": 30, "backward": 65, "optimizer": 5},
+        seen,
+        model=GpuModel({"float32": 1}, 53, channels_last=False),
+    )
+    run = replace(run, trial=facts(full_precision=False))
+    evidence = invented.evidence(run)
+    explanation = explain(evidence)
+    assert "layout" in invented.codes(explanation)
+    found = candidates_for(Case(StepModel(run, ()), (), evidence, CodeChanges(())), explanation)
+    assert found[0].code == "channels-last"
+
+
+def test_copies_that_no_loader_makes_are_said_not_to_be_tried() -> None:
+    copies = invented.call("copy", "Tensor.to", 30, detail="pageable, blocking")
+    explanation = invented.explained(
+        replace(invented.process(forward_ms=10, copy_ms=30, calls=(copies,)), device="cuda")
+    )
+    assert "blocking-copies" in invented.codes(explanation)
+    (note,) = _copies_note(explanation.findings, ())
+    assert "without a DataLoader" in note
+    pinned = Candidate("pin-memory", "pin_memory=True", "loader-pin", {}, (), 1.0)
+    assert _copies_note(explanation.findings, (pinned,)) == []
+    assert _sentence(40.0, (), None, (note,)).startswith("Nothing was tried")
+    assert _sentence(40.0, (), None, ()) == "No change was measured."

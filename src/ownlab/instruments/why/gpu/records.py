@@ -81,6 +81,7 @@ class Compilations(Struct, frozen=True):
     compiled: tuple[Compilation, ...]
     breaks: dict[str, int]  # graph breaks by their reason
     replays: int = 0
+    cached: int = 0  # graphs that were found in the cache on disk
 
 
 class SyncLine(Struct, frozen=True):

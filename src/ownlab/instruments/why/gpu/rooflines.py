@@ -14,7 +14,7 @@ from ownlab.catalog.cards import Card, find_card
 from ownlab.errors import OwnlabError
 from ownlab.instruments.why.gpu.records import GpuEvidence, Operation
 
-__all__ = ["CONVOLUTIONS", "HALF", "PRODUCTS", "CardRates", "flops_of", "is_half", "is_product"]
+__all__ = ["CONVOLUTIONS", "HALF", "PRODUCTS", "REACHED", "CardRates", "flops_of", "is_half", "is_product"]
 
 PRODUCTS = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_addmm_activation"))
 CONVOLUTIONS = frozenset(
@@ -30,7 +30,7 @@ CONVOLUTIONS = frozenset(
 )
 HALF = ("c10::BFloat16", "c10::Half")
 # The share of the catalogue's rate that large products reach; and that of the memory's bandwidth in elementwise kernels.
-_REACHED, _BANDWIDTH_REACHED = 0.65, 0.8
+REACHED, _BANDWIDTH_REACHED = 0.65, 0.8
 
 
 def is_product(operation: Operation) -> bool:
@@ -87,7 +87,7 @@ class CardRates:
     def faster(self, old: str, new: str) -> float:
         """How many times faster products are in another precision; 1 if it is not known."""
         before, after = self.tflops(old), self.tflops(new)
-        return 1.0 if not before or not after else max(1.0, after * _REACHED / (before * 0.9))
+        return 1.0 if not before or not after else max(1.0, after * REACHED / (before * 0.9))
 
     def pcie(self) -> float:
         """Bytes per second of copies from pinned memory: by the generation of PCIe that cards of this age have."""

@@ -6,9 +6,21 @@ from ownlab.instruments.why.rule import Rule
 from ownlab.instruments.why.rules.card_state import SharedCard, Throttled
 from ownlab.instruments.why.rules.compilation import GraphBreaks, Recompilation
 from ownlab.instruments.why.rules.data_loading import FewWorkers, ManyWorkers, NoWorkers, WorkersRestarted
+from ownlab.instruments.why.rules.debug_modes import AnomalyDetection, ProfilerLeftOn
 from ownlab.instruments.why.rules.device_waits import BlockingCopies, Synchronisation
-from ownlab.instruments.why.rules.gpu_kernels import ConvolutionChoice, FullPrecision, Layout, UnfusedAttention
-from ownlab.instruments.why.rules.gpu_launches import LaunchBound, SmallBatch, UnfusedOptimizer
+from ownlab.instruments.why.rules.gpu_kernels import (
+    ConvolutionChoice,
+    DoublePrecision,
+    FullPrecision,
+    Layout,
+    UnfusedAttention,
+)
+from ownlab.instruments.why.rules.gpu_launches import (
+    LaunchBound,
+    SmallBatch,
+    SmallMicroBatches,
+    UnfusedOptimizer,
+)
 from ownlab.instruments.why.rules.interruptions import (
     CacheEmptied,
     FrequentCheckpoints,
@@ -23,6 +35,7 @@ from ownlab.instruments.why.rules.parallel import (
     ReplicatedModel,
     Straggler,
 )
+from ownlab.instruments.why.rules.periodic_work import PeriodicWork
 from ownlab.instruments.why.rules.python_work import PythonMetrics, WorkBetweenSteps
 from ownlab.instruments.why.rules.slow_samples import CollateInMainProcess, SlowPreparing, SlowReading, SlowTransfer
 
@@ -40,17 +53,22 @@ RULES: tuple[type[Rule], ...] = (
     FrequentCheckpoints,
     SlowLogging,
     MuchValidation,
+    PeriodicWork,
     PythonMetrics,
     WorkBetweenSteps,
     GarbageCollection,
     CacheEmptied,
+    AnomalyDetection,
+    ProfilerLeftOn,
     Synchronisation,
     BlockingCopies,
     Recompilation,
     UnfusedOptimizer,
+    SmallMicroBatches,
     SmallBatch,
     LaunchBound,
     GraphBreaks,
+    DoublePrecision,
     FullPrecision,
     Layout,
     UnfusedAttention,

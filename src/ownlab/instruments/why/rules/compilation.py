@@ -39,7 +39,8 @@ class Recompilation(Rule):
     with `torch._dynamo.mark_dynamic(tensor, dim)`, or compile with `dynamic=True`. `TORCH_LOGS=recompiles` prints each reason.
 
     **Sources.** The compilations that torch itself has timed, in the steps that the mean is made of. A run that is longer than what
-    was measured may have compiled all shapes at some time. Not yet tried on a GPU.
+    was measured may have compiled all shapes at some time. What an earlier run has compiled is in torch's cache on disk: then a compilation takes a tenth of a
+    second instead of several, and the finding says so. Such a run gains less than one with an empty cache.
     """
 
     code = "recompilation"
@@ -70,6 +71,16 @@ class Recompilation(Rule):
             ),
             evidence=[
                 text("{time} for each compilation", time=format_ms(seconds * 1e3 / len(compiled))),
+                *(
+                    [
+                        text(
+                            "{count} of the graphs were in torch's cache on disk: on another machine each takes seconds to compile",
+                            count=evidence.compilation.cached,
+                        )
+                    ]
+                    if evidence.compilation.cached
+                    else []
+                ),
                 *(text("because {reason}", reason=reason) for reason in list(reasons)[:2]),
             ],
             meaning=text("Shapes or values of the arguments differ from those that were compiled for."),

@@ -7,17 +7,20 @@ from typing import NamedTuple
 
 from ownlab.instruments.why.formatting import format_ms, format_share
 from ownlab.instruments.why.gpu.records import GpuEvidence, KernelWindow, Operation
-from ownlab.instruments.why.gpu.rooflines import CONVOLUTIONS, CardRates, flops_of, is_half, is_product
+from ownlab.instruments.why.gpu.rooflines import CONVOLUTIONS, REACHED, CardRates, flops_of, is_half, is_product
 from ownlab.instruments.why.records import Change, Finding, Place
 from ownlab.instruments.why.rule import LOWEST_SHARE, Case, Rule
 from ownlab.instruments.why.step_model import StepModel
 from ownlab.text import text
 
-__all__ = ["ConvolutionChoice", "FullPrecision", "Layout", "UnfusedAttention"]
+__all__ = ["ConvolutionChoice", "DoublePrecision", "FullPrecision", "Layout", "UnfusedAttention"]
 
 _CONVERTS = ("nchwToNhwc", "nhwcToNchw", "NchwToNhwc", "NhwcToNchw")
 # What 16 bits save of kernels that only move data: half of the bytes, less the conversions.
 _ELEMENTWISE_SAVING = 0.2
+# Half of the bytes: what float32 saves of kernels that only move values of 64 bits.
+_DOUBLE_SAVING = 0.5
+_DOUBLES = ("double", "c10::complex<double>")
 # What batch normalisation of 16 bits saves in channels last (ResNet-50 on an H200: 46 ms of a step become 18).
 _NORMS_SAVE = 0.6
 # Attention in one kernel reaches this share of the rate of tensor cores, forward and backward together.
@@ -133,6 +136,84 @@ class FullPrecision(Rule):
             change=_before_loop(case, 'torch.set_float32_matmul_precision("high")') if slow_ms > 0.2 * product_ms else None,
             after=(best, worst if slow_ms > 0.2 * product_ms else best),
         )  # fmt: skip
+
+
+class DoublePrecision(Rule):
+    """The model computes in float64.
+
+    **Why it matters.** A card computes float64 at a half to a sixty-fourth of the rate of float32, and without TF32 or autocast, which leave
+    float64 as it is. It moves twice the bytes, too. It mostly comes in by NumPy, whose arrays are float64, or by `torch.set_default_dtype`.
+
+    **What to do.** Convert data where it becomes a tensor: `torch.from_numpy(array).float()`, `torch.tensor(values, dtype=torch.float32)`. Leave
+    the default type at `torch.float32`, and convert only what a solver needs in float64. `model.float()` converts a model.
+
+    **Sources.** The types and shapes of the operators in the profiler's window, the time of their kernels, and the card's rates in the
+    catalogue. The prediction is for float32, with TF32 where the script allows it.
+    """
+
+    code = "double-precision"
+    title = text("The model computes in float64")
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        """Add up kernels of float64, and what they would take in float32."""
+        measured = _measured(case)
+        if measured is None:
+            return
+        parameters = measured.evidence.model.parameters
+        mostly = parameters.get("float64", 0) > sum(parameters.values()) / 2
+        double = [
+            each
+            for each in measured.window.operations
+            if any(kind in _DOUBLES for kind in each.types)
+            or (mostly and each.phase == "optimizer" and "TensorList" in each.types)
+        ]
+        products = [each for each in double if is_product(each)]
+        saved = sum(_saved_of_double(each, measured) for each in double) / 1e3 / measured.window.steps
+        after = measured.model.with_less_gpu(saved)
+        cost = measured.model.step_ms - after
+        if not double or cost < LOWEST_SHARE * measured.model.step_ms:
+            return
+        default = next((mode for mode in case.model.process.modes if mode.name == "float64"), None)
+        share = text(
+            "{count} of {all} parameters are float64",
+            count=f"{parameters.get('float64', 0):,}",
+            all=f"{sum(parameters.values()):,}",
+        )
+        advice = [
+            text(
+                "Make tensors of float32: torch.from_numpy(array).float(), torch.tensor(values, dtype=torch.float32)."
+            ),
+            text("Convert the model with model.float(), and keep float64 for what needs it."),
+        ]
+        if default is not None:
+            advice.insert(
+                0, text("Leave the default type as it is, float32: remove torch.set_default_dtype(torch.float64).")
+            )
+        yield self.finding(
+            case,
+            cost_ms=cost,
+            headline=text("{time} of each step compute in float64.", time=format_ms(measured.ms(double))),
+            evidence=[
+                *([text("products of float64 take {time} of a step", time=format_ms(measured.ms(products)))] if products else []),
+                *_longest(double, measured),
+                *([share] if parameters.get("float64") else []),
+            ],
+            meaning=text("Tensor cores, TF32 and autocast are for float32 and less; float64 takes many times as long."),
+            advice=advice,
+            where=(default.where if default is not None else None) or _loop(measured.model),
+            change=case.code.without_line(default.where) if default is not None else None,
+            after=measured.model.band(after),
+        )  # fmt: skip
+
+
+def _saved_of_double(operation: Operation, measured: _Measured) -> float:
+    """The microseconds that an operator's kernels would take less in float32."""
+    if not is_product(operation):
+        return operation.us * _DOUBLE_SAVING
+    rate, computed = measured.rates.tflops("tf32" if _in_tf32(operation, measured) else "fp32"), flops_of(operation)
+    if not rate or not computed:
+        return operation.us * _DOUBLE_SAVING
+    return max(0.0, operation.us - computed * operation.count / (rate * 1e12 * REACHED) * 1e6)
 
 
 def _in_tf32(operation: Operation, measured: _Measured) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ownlab.instruments.why.formatting import format_ms, format_share
@@ -10,14 +11,16 @@ from ownlab.instruments.why.gpu.records import KernelWindow
 from ownlab.instruments.why.gpu.rooflines import CardRates, is_product
 from ownlab.instruments.why.records import Finding, Optimizer
 from ownlab.instruments.why.rule import LOWEST_SHARE, Case, Rule
+from ownlab.instruments.why.rules.periodic_work import periodic_ms
 from ownlab.instruments.why.step_model import StepModel
 from ownlab.text import text
 from ownlab.units import format_bytes
 
-__all__ = ["LaunchBound", "SmallBatch", "UnfusedOptimizer"]
+__all__ = ["LaunchBound", "SmallBatch", "SmallMicroBatches", "UnfusedOptimizer"]
 
 # Optimizers of torch that have an implementation in one kernel, with the bytes that a step moves for each parameter:
 # what it reads and writes of parameter, gradient and state, in float32.
+_WITH_FOREACH = frozenset(("Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"))
 _FUSED = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
 # A fused step is a few launches and some Python.
 _FUSED_HOST_MS = 0.35
@@ -25,6 +28,15 @@ _FUSED_HOST_MS = 0.35
 _MANY_KERNELS = 1500
 # Kernels of less time are mostly their own beginning and end.
 _SHORT_US = 10.0
+# What a kernel needs to begin and to end, whatever it computes: of several small ones that become one, all but one save it.
+_KERNEL_MS = 0.002
+_FEWEST_PASSES = 4
+# A kernel for each of so many tensors: an optimizer that works on all tensors at once launches fewer.
+_ONE_BY_ONE = 3.0
+# One of torch's _foreach_ functions takes so many tensors in a kernel, and costs the host so much for each of its tensors.
+_TENSORS_OF_ONE, _FOREACH_MS = 50, 0.0003
+# Bytes that an elementwise kernel moves for each byte of a tensor: two are read, one is written.
+_MOVED = 3
 # A card is too large for a batch if the model and all it needs fill less of its memory.
 _SMALL_MEMORY = 0.4
 
@@ -42,7 +54,8 @@ def _overlapped(model: StepModel) -> float:
     gpu = model.gpu
     others = ("data", "workers", "save", "log", "gc", "cache")
     allocating = gpu.idle_by("allocation") if gpu is not None else 0.0
-    return model.step_ms - model.wait_ms - sum(model.phase_ms(name) for name in others) - allocating
+    waits = model.wait_ms + periodic_ms(model)
+    return model.step_ms - waits - sum(model.phase_ms(name) for name in others) - allocating
 
 
 def _removable(model: StepModel) -> float:
@@ -205,6 +218,74 @@ class SmallBatch(Rule):
         )
 
 
+class SmallMicroBatches(Rule):
+    """Gradients are accumulated over many small batches, although a large one would fit.
+
+    **Why it matters.** Accumulation replaces memory by time: each of its passes launches all kernels of the model again, on a part of the data. On a
+    card with memory to spare it saves nothing, and the card waits for the launches of small kernels.
+
+    **What to do.** Make the batch of each pass as many times larger as the memory allows, and accumulate over as many times fewer: the gradients stay
+    the same (except for batch normalisation, which sees larger batches). `ownlab fit` says which batch fits before it is tried.
+
+    **Sources.** Backward passes in a step of the optimizer, idle time between kernels, memory allocated at most. The band reaches from passes that take no
+    longer with more data to kernels of which only the beginning and end, and the processors that were idle, are saved.
+    """
+
+    code = "small-micro-batches"
+    title = text("Gradients are accumulated over batches that are too small")
+
+    def check(self, case: Case) -> Iterable[Finding]:
+        """Look for many passes in a step, with launches that the GPU waits for, on an empty card."""
+        model, gpu, evidence = case.model, case.model.gpu, case.model.process.gpu
+        passes = model.backwards
+        if gpu is None or gpu.window is None or evidence is None or passes < _FEWEST_PASSES:
+            return
+        memory = evidence.memory[1]
+        used = memory.peak_allocated / max(1, memory.total)
+        times = min(_times(used), 2 ** math.floor(math.log2(passes)))
+        if times < 2 or not _is_launch_bound(model, idle_between_kernels(model)):
+            return
+        saved = 1 - 1 / times
+        host = sum(model.phase_ms(name) for name in ("forward", "update", "between", "backward"))
+        host_after = model.step_ms - model.wait_ms - host * saved
+        launches = gpu.window.kernels / gpu.window.steps
+        unneeded = max(unfilled_share(gpu.window) * gpu.busy_ms, launches * _KERNEL_MS)
+        best = max(host_after, gpu.busy_ms / times)
+        worst = max(host_after, gpu.busy_ms - unneeded * saved)
+        cost = model.step_ms - (best + worst) / 2
+        if cost < LOWEST_SHARE * model.step_ms:
+            return
+        backward = next((call.where for call in model.calls("backward") if call.where is not None), None)
+        yield self.finding(
+            case,
+            cost_ms=cost,
+            headline=text(
+                "A step has {passes:.0f} backward passes of {count:.0f} kernels each, and the GPU is idle {lost} of it between them.",
+                passes=passes,
+                count=launches / passes,
+                lost=format_ms(idle_between_kernels(model)),
+            ),
+            evidence=[
+                text(
+                    "{allocated} of {total} were allocated at most",
+                    allocated=format_bytes(memory.peak_allocated),
+                    total=format_bytes(memory.total),
+                ),
+                *_kernels_evidence(gpu, gpu.window),
+            ],
+            meaning=text("Each pass launches all kernels of the model again, on a part of the data."),
+            advice=[
+                text(
+                    "Make the batch of a pass {times:.0f} times as large, and accumulate over {passes:.0f} of them; ownlab fit says which one fits.",
+                    times=times,
+                    passes=max(1, round(passes / times)),
+                )
+            ],
+            where=backward,
+            after=(best, worst),
+        )
+
+
 def _times(used: float) -> float:
     """By how much the batch can grow in any case: parameters and optimizer are part of what is used."""
     times = 1
@@ -217,12 +298,14 @@ class UnfusedOptimizer(Rule):
     """The optimizer launches many kernels where one would do.
 
     **Why it matters.** With `foreach=False` an optimizer launches a dozen kernels for each tensor of the model. The default (`foreach`)
-    works on all tensors at once, but reads and writes them in each of a dozen passes. `fused=True` does all in one pass.
+    works on all tensors at once, but reads and writes them in each of a dozen passes. `fused=True` does all in one pass. An optimizer of one's
+    own that loops over its parameters launches some kernels for each of them.
 
-    **What to do.** Set `fused=True` in the optimizer (Adam, AdamW, SGD, Adagrad), on parameters of a GPU.
+    **What to do.** Set `fused=True` in the optimizer (Adam, AdamW, SGD, Adagrad), on parameters of a GPU; `foreach=True` in others of torch. In one of your
+    own, put tensors, gradients and states into lists, and use `torch._foreach_mul_`, `torch._foreach_add_` and the like on these.
 
     **Sources.** The arguments of the optimizer, its time on the host and on the GPU's own clock. A fused step takes as long as the
-    card needs to read and write parameters, gradients and states once. Not yet tried on a GPU.
+    card needs to read and write parameters, gradients and states once; one that works on lists, as its kernels for all tensors together.
     """
 
     code = "unfused-optimizer"
@@ -232,7 +315,10 @@ class UnfusedOptimizer(Rule):
         """Compare the optimizer's time with that of a fused one."""
         model, gpu = case.model, case.model.gpu
         optimizer = next((each for each in model.process.optimizers if each.device == "cuda"), None)
-        if gpu is None or optimizer is None or optimizer.fused or optimizer.name not in _FUSED:
+        if gpu is None or optimizer is None or optimizer.fused:
+            return
+        if optimizer.name not in _FUSED:
+            yield from self._one_by_one(case, gpu, optimizer)
             return
         now = gpu.spans_ms.get("optimizer", 0.0)
         least = max(_fused_ms(case, optimizer), _FUSED_HOST_MS)
@@ -264,6 +350,55 @@ class UnfusedOptimizer(Rule):
             change=case.code.with_arguments(optimizer.where, optimizer.name, {"fused": "True"}),
             after=model.band(after),
         )
+
+    def _one_by_one(self, case: Case, gpu: GpuLane, optimizer: Optimizer) -> Iterable[Finding]:
+        """An optimizer without a fused implementation, that takes its tensors one by one."""
+        model, window = case.model, gpu.window
+        if window is None or not optimizer.tensors:
+            return
+        kernels = sum(each.count for each in window.operations if each.phase == "optimizer") / window.steps
+        each_tensor = kernels / optimizer.tensors
+        if each_tensor < _ONE_BY_ONE:
+            return
+        now = gpu.spans_ms.get("optimizer", 0.0)
+        bandwidth = CardRates(gpu.evidence).bandwidth
+        moving = optimizer.bytes * _MOVED * each_tensor / bandwidth * 1e3 if bandwidth else 0.0
+        launching = each_tensor * (optimizer.tensors / _TENSORS_OF_ONE * _KERNEL_MS + optimizer.tensors * _FOREACH_MS)
+        least = max(moving, launching, _FUSED_HOST_MS)
+        after = max(gpu.busy_ms - gpu.parts_ms.get("optimizer", 0.0) + moving, model.step_ms - max(0.0, now - least))
+        cost = model.step_ms - after
+        if cost < LOWEST_SHARE * model.step_ms:
+            return
+        samples = [each for each in model.process.samples if each.phase == "optimizer" and each.where is not None]
+        hottest = max(samples, key=lambda each: each.ns, default=None)
+        of_torch = optimizer.name in _WITH_FOREACH
+        advice = (
+            text("Set foreach=True in {name}.", name=optimizer.name)
+            if of_torch
+            else text(
+                "Put tensors, gradients and states into lists, and use torch._foreach_mul_, torch._foreach_add_ … on them."
+            )
+        )
+        yield self.finding(
+            case,
+            cost_ms=cost,
+            headline=text(
+                "{name} takes {now} of each step: it updates {count} tensors one by one, with {kernels:.3g} kernels each.",
+                name=optimizer.name,
+                now=format_ms(now),
+                count=optimizer.tensors,
+                kernels=each_tensor,
+            ),
+            evidence=[
+                text("its step takes {host} on the host and {now} on the GPU", host=format_ms(model.phase_ms("optimizer")), now=format_ms(now)),
+                text("{count:.0f} kernels in each step of it", count=kernels),
+            ],
+            meaning=text("Each kernel of it costs a launch, and reads and writes its tensors again."),
+            advice=[advice],
+            where=optimizer.where if of_torch or hottest is None else hottest.where,
+            change=case.code.with_arguments(optimizer.where, optimizer.name, {"foreach": "True"}) if of_torch else None,
+            after=model.band(after),
+        )  # fmt: skip
 
 
 def _fused_ms(case: Case, optimizer: Optimizer) -> float:

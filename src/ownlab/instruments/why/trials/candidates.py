@@ -50,7 +50,13 @@ def candidates_for(case: Case, explanation: Explanation) -> list[Candidate]:
     costs: dict[str, float] = {}
     for finding in explanation.findings:
         costs[finding.code] = max(costs.get(finding.code, 0.0), finding.cost_ms)
-    found = [*_loader(case, costs), *_threads(case, costs), *_calls(case, costs), *_optimizer(case), *_model(case)]
+    found = [
+        *_loader(case, costs),
+        *_threads(case, costs),
+        *_calls(case, costs),
+        *_optimizer(case),
+        *_model(case, costs),
+    ]
     return sorted(found, key=lambda candidate: -candidate.expected_ms)
 
 
@@ -241,36 +247,46 @@ def _optimizer(case: Case) -> Iterator[Candidate]:
 # --- the model ------------------------------------------------------------------------------------------------------------
 
 
-def _model(case: Case) -> Iterator[Candidate]:
+def _model(case: Case, costs: dict[str, float]) -> Iterator[Candidate]:
     process = case.model.process
     facts = process.trial.model if process.trial is not None else None
     if facts is None or case.model.model_ms < _MODEL_SHARE * case.model.step_ms:
         return
     if facts.full_precision and facts.bf16:
-        yield _autocast(case, facts)
+        yield _as_found(_autocast(case, facts), costs, "full-precision")
     if facts.convolutions and not facts.channels_last and not facts.distributed:
         name = call_name(case.code, facts.where)
         line = f"{name} = {name}.to(memory_format=torch.channels_last)"
         title, advice = text("channels_last"), text("Before the loop: {line}, and the same for each batch.", line=line)
-        yield _before_loop(case, "channels-last", title, {"channels_last": True}, line, advice, share=0.2)
+        candidate = _before_loop(case, "channels-last", title, {"channels_last": True}, line, advice, share=0.2)
+        yield _as_found(candidate, costs, "layout")
     if process.device != "cpu":
-        yield from _of_gpu(case, facts)
+        yield from _of_gpu(case, facts, costs)
     if not facts.compiled and (process.device != "cpu" or shutil.which("c++") or shutil.which("g++")):
         line = f"{call_name(case.code, facts.where)}.compile()"
         title, advice = text("torch.compile"), text("Before the loop: {line}", line=line)
         candidate = _before_loop(case, "compile", title, {"compile": True}, line, advice, share=0.1)
-        yield candidate._replace(slow_start=True)
+        found = _as_found(candidate, costs, "launch-bound")
+        yield found._replace(slow_start=True)
 
 
-def _of_gpu(case: Case, facts: ModelFacts) -> Iterator[Candidate]:
+def _as_found(candidate: Candidate, costs: dict[str, float], *codes: str) -> Candidate:
+    """What a finding is worth is better known than what such a change saves in the mean."""
+    found = [costs[code] for code in codes if code in costs]
+    return candidate._replace(expected_ms=max(found)) if found else candidate
+
+
+def _of_gpu(case: Case, facts: ModelFacts, costs: dict[str, float]) -> Iterator[Candidate]:
     if facts.full_precision:
         line = 'torch.set_float32_matmul_precision("high")'
         title, advice = text("TF32"), text("Before the loop: {line}", line=line)
         yield _before_loop(case, "tf32", title, {"tf32": True}, line, advice, share=0.3)
-    if facts.convolutions:
+    settings = case.model.process.gpu.settings if case.model.process.gpu is not None else None
+    if facts.convolutions and not (settings is not None and settings.cudnn_benchmark):
         line = "torch.backends.cudnn.benchmark = True"
         title, advice = text("cuDNN's benchmark mode"), text("Before the loop: {line}", line=line)
-        yield _before_loop(case, "cudnn-benchmark", title, {"cudnn_benchmark": True}, line, advice, share=0.15)
+        candidate = _before_loop(case, "cudnn-benchmark", title, {"cudnn_benchmark": True}, line, advice, share=0.15)
+        yield _as_found(candidate, costs, "cudnn-benchmark")
 
 
 def _autocast(case: Case, facts: ModelFacts) -> Candidate:

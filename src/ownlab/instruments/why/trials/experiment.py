@@ -13,6 +13,7 @@ from ownlab.instruments.why.explanation import FEWEST_STEPS, explain
 from ownlab.instruments.why.formatting import format_ms
 from ownlab.instruments.why.records import Evidence, Explanation, Finding, Trial, Trials
 from ownlab.instruments.why.rule import LOWEST_SHARE, Case
+from ownlab.instruments.why.rules.device_waits import BlockingCopies
 from ownlab.instruments.why.step_model import StepModel, main_process
 from ownlab.instruments.why.trials.candidates import Candidate, candidates_for, gpu_note, merge
 from ownlab.instruments.why.trials.code_edits import edit_code
@@ -42,6 +43,15 @@ _COMPILE_SECONDS = 180.0
 _OTHER_WORK = frozenset(
     {
         *("frequent-checkpoints", "slow-logging", "much-validation", "python-metrics", "work-between-steps"),
+        *(
+            "periodic-work",
+            "small-micro-batches",
+            "anomaly-detection",
+            "profiler-on",
+            "double-precision",
+            "recompilation",
+        ),
+        *("unfused-attention", "small-batch", "slow-preparing"),
         *("synchronisation", "straggler", "accumulation-without-no-sync", "data-parallel", "slow-transfer"),
     }
 )
@@ -236,8 +246,9 @@ class _Bench:
             together = self._trial("together", listing([each.title for each in chosen]), chosen, outcome)
         before = combine(self._baseline)
         facts = self._case.model.process.trial
+        notes = self._notes()
         return Trials(
-            sentence=_sentence(before.step_ms, trials, together),
+            sentence=_sentence(before.step_ms, trials, together, notes),
             budget_seconds=self._experiment.budget,
             spent_seconds=round(spent, 1),
             steps=self._experiment.steps,
@@ -247,12 +258,12 @@ class _Bench:
             trials=tuple(trials),
             together=together,
             network=facts.network if facts is not None else (),
-            notes=tuple(self._notes()),
+            notes=tuple(notes),
         )
 
     def _notes(self) -> list[str]:
         facts = self._case.model.process.trial
-        notes = [gpu_note(self._case), *_not_applied(self._findings)]
+        notes = [gpu_note(self._case), *_not_applied(self._findings), *_copies_note(self._findings, self._candidates)]
         if not self._experiment.isolated:
             notes.append(_writes_note(self._experiment, facts.written if facts is not None else ()))
         if facts is not None and facts.network:
@@ -275,6 +286,19 @@ def _not_applied(findings: Iterable[Finding]) -> list[str]:
     return [text("Not tried, because it changes what the script does: {titles}.", titles=listing(titles))]
 
 
+def _copies_note(findings: Iterable[Finding], candidates: Iterable[Candidate]) -> list[str]:
+    """Copies that no DataLoader makes cannot be pinned from outside: the script makes their tensors itself."""
+    if not any(each.code == BlockingCopies.code for each in findings) or any(
+        each.code == "pin-memory" for each in candidates
+    ):
+        return []
+    return [
+        text(
+            "Not tried: pinned copies. The script makes the tensors that it copies itself, without a DataLoader; pin them where they are made (tensor.pin_memory()), and copy with non_blocking=True."
+        )
+    ]
+
+
 def _writes_note(experiment: Experiment, written: Sequence[str]) -> Text:
     listed = listing(written[:_MOST_LISTED]) if written else text("nothing that Python has seen")
     first = text(
@@ -286,10 +310,14 @@ def _writes_note(experiment: Experiment, written: Sequence[str]) -> Text:
     return sentences(first, second, text("If it may write that again for each change: add --allow-writes."))
 
 
-def _sentence(before_ms: float, trials: Sequence[Trial], together: Trial | None) -> Text:
+def _sentence(before_ms: float, trials: Sequence[Trial], together: Trial | None, notes: Sequence[str]) -> Text:
     safe = [trial for trial in (*trials, together) if trial is not None and trial.status == "faster"]
     best = max(safe, key=lambda trial: trial.speedup or 0.0, default=None)
     if best is None or best.step_ms is None or best.speedup is None or best.speedup_band is None:
+        if not trials and notes:
+            return text(
+                "Nothing was tried: no change that can be applied from outside fits what was found. See the notes."
+            )
         if not any(trial.step_ms for trial in trials):
             return text("No change was measured.")
         return text("No change that was tried makes a step faster than {now}.", now=format_ms(before_ms))

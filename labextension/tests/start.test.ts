@@ -61,7 +61,7 @@ test('a type that is taken says when it will be free', () => {
 test('a type of a cluster says when it would start, if Slurm knows that', () => {
   const busy = type({ engine: 'slurm', free: false, why_not: 'no node is free' });
   assert.equal(state(busy, []), 'no node is free');
-  assert.equal(state({ ...busy, starts_at: NOW + 2 * HOUR + 1200, time_limit: 48 * HOUR }, []), 'expected start 14:20 · at most 48 h');
+  assert.equal(state({ ...busy, starts_at: NOW + 2 * HOUR + 1200, time_limit: 48 * HOUR }, []), 'expected start 14:20 · at most 2 d');
   assert.match(state({ ...busy, starts_at: NOW + 24 * HOUR }, []), /^expected start Thu,? 12:00$/);
   assert.equal(state({ ...busy, starts_at: NOW + 8 * 24 * HOUR }, []), 'expected start 12 March');
   assert.equal(state({ ...busy, free: true }, []), 'free on the cluster');

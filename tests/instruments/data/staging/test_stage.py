@@ -213,6 +213,15 @@ def test_a_damaged_list_is_not_believed(tmp_path: Path, environ: dict[str, str],
     assert content(staged(source, environ).path) == content(source)
 
 
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path, environ: dict[str, str]) -> None:
+    source = make_source(tmp_path / "source")
+    folder = Path(staged(source, environ).path).parent
+    for name in ("files.jsonl", "record.json"):
+        (folder / f"{name}.4194305.7f00deadbeef.new").write_text("half")
+    assert staged(source, environ).copied == 0
+    assert {path.name for path in folder.iterdir()} == {"source", "files.jsonl", "record.json", "lock"}
+
+
 def test_the_list_of_data_sets(tmp_path: Path, environ: dict[str, str]) -> None:
     source = make_source(tmp_path / "source")
     report = staged(source, environ)

@@ -97,6 +97,11 @@ class CopyFolder:
             while wait and not held:
                 time.sleep(0.2)
                 held = try_lock(descriptor)
+            if held:
+                # Only who holds the lock replaces these files: what is there now was left by a killed process.
+                for written in (self._record, self._listing):
+                    for left in self.folder.glob(f"{written.name}.*.new"):
+                        left.unlink(missing_ok=True)
             yield held
         finally:
             os.close(descriptor)

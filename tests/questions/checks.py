@@ -392,8 +392,4 @@ DISPUTED = {
 }
 
 # Questions that are still answered wrong, and why.
-MISSED = {
-    "C03": "The build that is named, torch 2.7 for CUDA 11.8, has code for the K80 by the contents of its package, but a user's K80 was refused.",
-    "C18": "Where the text does not show the distribution, the fix does not say that the open flavour is to be installed, and to reboot.",
-    "C19": "A list of PCI devices without its header is not read for AMD cards.",
-}
+MISSED: dict[str, str] = {}

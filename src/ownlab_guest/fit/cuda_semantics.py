@@ -177,10 +177,36 @@ def operations(card: Card) -> Instead:
     return {
         **common_operations(),
         **({} if fused_norm is None else {fused_norm.default: _FusedRmsNorm.call}),
+        aten.cumprod.default: _CumulativeProduct.call,
         aten.scaled_dot_product_attention.default: attention,
         aten._native_multi_head_attention.default: multi_head_attention,
         aten._transformer_encoder_layer_fwd.default: transformer_encoder_layer,
     }
+
+
+class _CumulativeProduct(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
+    """cumprod, whose gradient is computed as if no number were 0 (cumprod_backward in FunctionsManual.cpp): what data would show."""
+
+    @staticmethod
+    def call(inputs: Any, dim: int, *, dtype: Optional[Any] = None) -> Any:
+        """Replaces aten.cumprod."""
+        return _CumulativeProduct.apply(inputs if dtype is None else inputs.to(dtype), dim)
+
+    @staticmethod
+    def forward(context: Any, inputs: Any, dim: int) -> Any:
+        output = torch.empty_like(inputs)
+        context.dim = dim
+        context.save_for_backward(inputs, output)
+        return output
+
+    @staticmethod
+    def backward(context: Any, gradient: Any) -> Tuple[Any, None]:
+        inputs, output = context.saved_tensors
+        product = output * gradient
+        zeros = inputs == 0
+        result = product.flip(context.dim).cumsum(context.dim).flip(context.dim).div(inputs)
+        del zeros
+        return result, None
 
 
 class _FusedRmsNorm(torch.autograd.Function):  # type: ignore[misc]  # torch is not there where types are checked
@@ -209,7 +235,16 @@ class _FusedRmsNorm(torch.autograd.Function):  # type: ignore[misc]  # torch is 
 
 def common_operations() -> Instead:
     """Return the replacements that a processor can compute, too."""
-    return {aten.dropout.default: _dropout, aten.linear.default: _linear}
+    return {aten.dropout.default: _dropout, aten.linear.default: _linear, aten.group_norm.default: _group_norm}
+
+
+def _group_norm(
+    inputs: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Any:
+    """Group norm of CUDA, whose kernel has channels first."""
+    batch, channels = inputs.shape[:2]
+    sizes = batch, channels, inputs.numel() // (batch * channels) if inputs.numel() else 0
+    return aten.native_group_norm(inputs.contiguous(), weight, bias, *sizes, groups, eps)[0]
 
 
 def _dropout(inputs: Any, p: float, train: bool) -> Any:

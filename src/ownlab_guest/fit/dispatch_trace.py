@@ -95,11 +95,15 @@ class EventStream:
 
 aten = torch.ops.aten
 # Operations whose kernels are made of others that allocate: only their results would be seen.
+_KEYS = torch._C.DispatchKey
 _EXPLICIT = {
-    aten.binary_cross_entropy_with_logits.default,
-    aten._euclidean_dist.default,
-    aten.masked_scatter_backward.default,
-    aten.dist.default,
+    aten.binary_cross_entropy_with_logits.default: _KEYS.CompositeExplicitAutograd,
+    aten._euclidean_dist.default: _KEYS.CompositeExplicitAutograd,
+    aten.masked_scatter_backward.default: _KEYS.CompositeExplicitAutograd,
+    aten.dist.default: _KEYS.CompositeExplicitAutograd,
+    # A processor has kernels of its own.
+    aten.pixel_shuffle.default: _KEYS.CompositeExplicitAutogradNonFunctional,
+    aten.pixel_unshuffle.default: _KEYS.CompositeExplicitAutogradNonFunctional,
 }
 # What a node of autograd computes in place with plain tensors (torch/csrc/autograd/FunctionsManual.cpp and ATen/native).
 _IN_PLACE = {
@@ -108,7 +112,7 @@ _IN_PLACE = {
     "IndexSelectBackward0": {"aten.index_add"},
     "TakeBackward0": {"aten.put"},
     "MaskedSelectBackward0": {"aten.masked_scatter"},
-    "BinaryCrossEntropyWithLogitsBackward0": {"aten.sub", "aten.mul", "aten.add"},
+    "BinaryCrossEntropyWithLogitsBackward0": {"aten.sub", "aten.mul"},
     **{
         f"{name}Backward{number}": {"aten.scatter", "aten.scatter_add"}
         for name in ("Max", "Min", "Median", "Nanmedian", "Kthvalue", "Mode", "Topk", "Sort", "Cummax", "Cummin")
@@ -269,7 +273,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
                 return self._instead[func](*args, **kwargs)
         if func in _EXPLICIT:
             with self:
-                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+                return func._op_dk(_EXPLICIT[func], *args, **kwargs)
         if self._is_composite(func):
             # Not func.decompose(): it prefers the versions for compilers, which resize images by indexing.
             with self:
@@ -322,11 +326,12 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
         sizes = workspaces.workspace_bytes(operation, args, out, self.card)
         larger = workspaces.result_bytes(operation, args)
         for index, tensor in workspaces.in_order(operation, results):
-            new = self._record(tensor.untyped_storage(), tag, larger)
+            empty = workspaces.EMPTY.get(operation) == index
+            new = self._record(tensor.untyped_storage(), tag, 0 if empty else larger)
             if index < len(sizes) - 1 and len(results) > 1:
                 self.add_workspaces(sizes[index], operation)
-            if new is not None and self._is_in_place(operation, args):
-                self._in_place = id(args[0].untyped_storage()), id(tensor.untyped_storage())
+            if new is not None and not self._took_over(operation, args, new, tensor):
+                self._in_place = self._sum_of(operation, args, tensor)
         for library, size in workspaces.persistent_workspaces(operation, args, self.card):
             self.keep_workspace(library, size)
         for last in sizes if len(results) <= 1 else sizes[-1:]:
@@ -406,13 +411,25 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not ther
                 if name is not None:
                     self._outside.append((id(storage), name))
 
-    def _is_in_place(self, operation: str, args: Any) -> bool:
-        """Whether autograd computes with plain tensors in place, and only with ours not (isTensorSubclassLike in its sources)."""
-        if self._modules or not _in_backward():
+    def _sum_of(self, operation: str, args: Any, result: Any) -> Tuple[int, int]:
+        """Return the storages of the summand and of the sum, if autograd itself adds them in place, and only ours not."""
+        if operation != "aten.add" or self._modules or not _in_backward() or not self._is_gradient_sum(args[0]):
+            return 0, 0
+        return id(args[0].untyped_storage()), id(result.untyped_storage())
+
+    def _took_over(self, operation: str, args: Any, new: int, result: Any) -> bool:
+        """Whether a node of autograd computes this in place with plain tensors, on a tensor that it has made itself.
+
+        With ours it does not (isTensorSubclassLike in its sources): the result takes the place of that tensor then.
+        """
+        if not _in_backward() or operation not in _IN_PLACE.get(_node_name(), ()):
             return False
-        if operation == "aten.add" and self._is_gradient_sum(args[0]):
-            return True
-        return operation in _IN_PLACE.get(_node_name(), ())
+        old_key = id(args[0].untyped_storage())
+        if self._made_by.get(old_key) != _node() or old_key not in self._names or self.stream.newest() != new:
+            return False
+        self.stream.cancel(new)
+        self._names[id(result.untyped_storage())] = self._names.pop(old_key)
+        return True
 
     def _is_gradient_sum(self, first: Any) -> bool:
         """Whether autograd itself adds gradients between two nodes: the summand was made by another node than the last one."""

@@ -130,7 +130,7 @@ def _lstm_cell(
     other: Optional[Any] = None,
 ) -> Tuple[Any, Any]:
     """The same for nn.LSTMCell."""
-    output, cell, _ = _LstmCell.apply(*_gates(inputs, states[0], to_gates, of_state, states[1], bias, other))
+    output, cell = _LstmCell.apply(*_gates(inputs, states[0], to_gates, of_state, states[1], bias, other))
     return output, cell
 
 
@@ -175,14 +175,14 @@ class _LstmCell(torch.autograd.Function):  # type: ignore[misc]  # torch is not 
     """_thnn_fused_lstm_cell, in the same way."""
 
     @staticmethod
-    def forward(context: Any, *args: Any) -> Tuple[Any, Any, Any]:
+    def forward(context: Any, *args: Any) -> Tuple[Any, Any]:
         gates, cell = args[0], args[2]
         kept = gates.new_empty(gates.shape)
         output, last = (cell.new_empty(cell.shape) for _ in range(2))
         context.biased = args[3] is not None
-        context.mark_non_differentiable(kept)
+        context.set_materialize_grads(False)
         context.save_for_backward(*args, last, kept)
-        return output, last, kept
+        return output, last
 
     @staticmethod
     def backward(context: Any, *_: Any) -> Tuple[Any, ...]:

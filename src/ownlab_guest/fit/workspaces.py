@@ -16,10 +16,11 @@ _MULTIPLIES = frozenset(
     f"aten.{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "_addmm_activation")
 )
 _LOSSES = frozenset(("aten.mse_loss", "aten.smooth_l1_loss"))
+_WHOLE = {"aten.binary_cross_entropy": 3}  # losses that are made whole once, and the place of `reduction`
 _REDUCES = frozenset(f"aten.{name}" for name in ("sum", "mean", "amax", "amin", "linalg_vector_norm", "norm"))
 _NO_SORT = 3072  # embeddings with fewer indices do not sort (ATen/native/cuda/Embedding.cu)
 _ROWS_OF_THREAD = 10  # NROWS_PER_THREAD in EmbeddingBackwardKernel.cu
-_REPEATS = 64  # how often an index comes on average, from which on there are no partial sums
+_REPEATS = 43  # how often an index comes on average, from which on there are no partial sums
 
 
 class Around(NamedTuple):
@@ -64,7 +65,11 @@ def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -
         # Whole numbers and flags are converted to the type of their sum first (amax and amin count equals in the backward pass).
         size = 0 if args[0].is_floating_point() or args[0].is_complex() else int(out.dtype.itemsize)
         copied = args[0].numel() * size if out.dtype is not args[0].dtype else 0
-        return [(copied, reduction_workspace(args[0], over, card))]
+        # Sums of whole numbers have 64 bits.
+        wider = 2 if size == 8 else 1
+        return [(copied, wider * reduction_workspace(args[0], over, card))]
+    if operation in ("aten.max", "aten.min") and len(args) > 1 and isinstance(args[1], int):
+        return [(), (4 * reduction_workspace(args[0], (args[1],), card),)]  # a value and its place: 16 bytes
     if operation == "aten.convolution":
         return [forward_workspaces(args, out, card)]
     if operation == "aten.convolution_backward":
@@ -81,6 +86,10 @@ def workspace_bytes(operation: str, args: Sequence[Any], out: Any, card: Card) -
 
 def result_bytes(operation: str, args: Sequence[Any]) -> Optional[int]:
     """Return the bytes of a result that takes more memory than its size says: a loss that is made whole and then reduced in place."""
+    if operation == "aten.col2im":
+        return _bytes(args[0])  # H200
+    if operation in _WHOLE and (len(args) <= _WHOLE[operation] or args[_WHOLE[operation]] != 0):
+        return _loss_bytes(args)
     return _loss_bytes(args) if operation in _LOSSES and _is_reduced(args) else None
 
 
@@ -90,19 +99,38 @@ def in_order(operation: str, results: List[Any]) -> List[Tuple[int, Any]]:
     return numbered[::-1] if operation in _LAST_FIRST else numbered
 
 
+EMPTY = {"aten.log_sigmoid_forward": 1}  # results that a card does not make, by their place
 _LAST_FIRST = frozenset(("aten.native_dropout",))  # the mask comes first
 
 
-def _batch_norm(inputs: Any, weight: Any) -> int:
-    """cuDNN's batch norm for float16 with channels last (cudnn_batch_norm; fitted to 12 shapes on an H200).
+def _is_last(tensor: Any) -> bool:
+    """Whether a tensor has channels last, and not first, too."""
+    return bool(
+        tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
+def _batch_norm(inputs: Any, weight: Any, backward: bool) -> int:
+    """cuDNN's batch norm with channels last (cudnn_batch_norm; fitted to 12 shapes in float16 and one in float32 on an H200).
 
     Other layouts need none, and bfloat16 has torch's own kernels.
     """
-    last = inputs.dim() == 4 and not inputs.is_contiguous() and inputs.is_contiguous(memory_format=torch.channels_last)
     channels = int(inputs.shape[1]) if inputs.dim() > 1 else 1
-    if not last or inputs.dtype is not torch.float16 or weight is None or channels % 4:
+    each = _BYTES_OF_POSITION.get(inputs.dtype)
+    if not _is_last(inputs) or each is None or weight is None or channels % 4:
         return 0
-    return -(-channels // 64) * (32_255 * (int(inputs.numel()) // channels) // 10_000 + 1100)
+    return -(-channels // 64) * int(each[backward] * (int(inputs.numel()) // channels) + 1100)
+
+
+# Of 64 channels, forward and backward.
+_BYTES_OF_POSITION = {torch.float16: (3.2255, 2.65), torch.float32: (8.063, 5.334)}
+
+
+def _like(gradient: Any, inputs: Any) -> int:
+    """The copy of a gradient whose channels do not lie where those of the inputs do."""
+    if inputs.dtype is torch.bfloat16 or _is_last(gradient) == _is_last(inputs):
+        return 0
+    return _bytes(gradient)
 
 
 def _is_reduced(args: Sequence[Any]) -> bool:
@@ -137,8 +165,6 @@ def _sorted_sums(rows: int, width: int, weights: int, places: int) -> Tuple[int,
     """embedding_backward_cuda_kernel: `places` lists of a place for each index, and as many float32 sums as there can be."""
     segments = min(rows, weights)
     parts = rows // _ROWS_OF_THREAD + segments
-    if rows >= _REPEATS * weights:  # another kernel (H200)
-        return (*[8 * rows] * places, 8 * segments, 8 * segments, 8 * parts, 8 * parts)
     return (*[8 * rows] * places, 8 * segments, 8 * segments, 8 * parts, parts * width * 4)
 
 
@@ -146,6 +172,8 @@ def _embedding_backward(args: Sequence[Any]) -> List[Tuple[int, ...]]:
     gradient, rows = args[0], args[1].numel()
     if rows <= _NO_SORT:
         return []
+    if rows >= _REPEATS * args[2]:  # another kernel (H200)
+        return [(8 * rows, 8 * rows)]
     return [_sorted_sums(rows, gradient.shape[-1], args[2], 1)]
 
 
@@ -166,13 +194,42 @@ def _index_put(args: Sequence[Any]) -> List[Tuple[int, ...]]:
     return [(8 * rows,), (8 * rows, _copy(args[2]), *[8 * rows] * 3, _sort_bytes(rows))]
 
 
+_MAXIMUM = 2  # the mode of an embedding bag that keeps its places
+
+
 def _bag_backward(args: Sequence[Any]) -> List[Tuple[int, ...]]:
+    if args[8] == _MAXIMUM:
+        return []
     return [_sorted_sums(args[1].numel(), args[0].shape[-1], args[6], 1)]
 
 
 def _bag_sort(args: Sequence[Any]) -> Around:
     rows = args[1].numel()
-    return Around((8 * rows, 8 * rows), (8 * rows, _sort_bytes(rows)))
+    return Around() if args[8] == _MAXIMUM else Around((8 * rows, 8 * rows), (8 * rows, _sort_bytes(rows)))
+
+
+_SHORT = 4096  # rows that are sorted in place
+
+
+def _sort(args: Sequence[Any]) -> List[Tuple[int, ...]]:
+    """Places and values of long rows, twice (launch_stable_sort_kernel in ATen/native/cuda; H200)."""
+    inputs = args[0]
+    where = args[2] if len(args) > 1 and isinstance(args[1], bool) else args[1] if len(args) > 1 else -1
+    if inputs.dim() == 0 or inputs.shape[int(where)] <= _SHORT:
+        return []
+    count, size = int(inputs.numel()), _bytes(inputs)
+    return [(), (8 * count, 8 * count, size, 8 * count + size + size // 20)]
+
+
+_LONG_TRANSFORM = 1 << 15
+
+
+def _fourier(args: Sequence[Any]) -> int:
+    """A copy for a transform along another than the last dimension, or for long ones (cuFFT; H200)."""
+    inputs, dimensions = args[0], [int(number) % args[0].dim() for number in args[1]]
+    longest = max((int(inputs.shape[number]) for number in dimensions), default=0)
+    along = max(dimensions, default=inputs.dim() - 1) == inputs.dim() - 1
+    return 0 if along and longest <= _LONG_TRANSFORM else _bytes(inputs)
 
 
 _DIGITS = 256  # of a radix
@@ -238,6 +295,7 @@ _STAGES: Dict[str, Callable[[Sequence[Any]], List[Tuple[int, ...]]]] = {
     "aten.index_put_": _index_put,
     "aten._unsafe_index_put": _index_put,
     "aten.topk": _topk,
+    "aten.sort": _sort,
 }
 _RULES: Dict[str, Callable[[Sequence[Any]], int]] = {
     "aten._scaled_dot_product_cudnn_attention_backward": _cudnn_attention_backward,
@@ -247,8 +305,17 @@ _RULES: Dict[str, Callable[[Sequence[Any]], int]] = {
     ),  # rows of -inf
     "aten._softmax_backward_data": lambda args: _bytes(args[0]),  # gradient times output (SoftMax.cu)
     "aten.logsumexp": lambda args: _bytes(args[0]),  # what exp() is taken of (ATen/native/ReduceOps.cpp)
-    "aten.native_batch_norm": lambda args: _batch_norm(args[0], args[1]) if args[5] else 0,
-    "aten.native_batch_norm_backward": lambda args: _batch_norm(args[1], args[2]) if args[7] else 0,
+    "aten.native_batch_norm": lambda args: _batch_norm(args[0], args[1], False) if args[5] else 0,
+    "aten.native_batch_norm_backward": lambda args: _batch_norm(args[1], args[2], True) if args[7] else 0,
+    "aten.max_pool2d_with_indices_backward": lambda args: _like(args[0], args[1]),
+    # A difference for each pair and each of its numbers (DistanceKernel.cu).
+    "aten._cdist_backward": lambda args: _bytes(args[4]) * int(args[1].shape[-1]),
+    "aten._pdist_backward": lambda args: (int(args[1].shape[0]) - 1) * _bytes(args[1]),
+    "aten.huber_loss": lambda args: _loss_bytes(args) if _is_reduced(args) else 0,
+    "aten.abs": lambda args: _bytes(args[0]) if args[0].is_complex() else 0,
+    "aten._fft_r2c": _fourier,
+    "aten._fft_c2c": _fourier,
+    "aten._fft_c2r": lambda args: _bytes(args[0]),
     "aten.roll": lambda args: _bytes(args[0]) if len(args[1]) > 1 else 0,  # one direction after the other
 }
 # Copies of arguments that are not contiguous, and what else exists before the results.
@@ -256,6 +323,7 @@ _AROUND: Dict[str, Callable[[Sequence[Any]], Around]] = {
     "aten.embedding_dense_backward": _embedding_sort,
     "aten._embedding_bag_backward": _bag_sort,
     "aten._scaled_dot_product_efficient_attention_backward": lambda args: Around((_copy(args[0].transpose(1, 2)),)),
+    "aten.native_batch_norm_backward": lambda args: Around((_like(args[0], args[1]),)),
     "aten.native_layer_norm": lambda args: Around((_copy(args[0]),)),
     "aten.native_layer_norm_backward": lambda args: Around((_copy(args[0]), _copy(args[1]))),
     "aten.native_group_norm": lambda args: Around((_copy(args[0]),)),

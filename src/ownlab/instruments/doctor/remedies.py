@@ -182,6 +182,16 @@ def driver_remedy(machine: Machine, *, floor: str | None = None, flavour: str | 
     if value_of(machine.host.family) == "windows":
         return (text("Install {driver} from {url}", driver=wanted, url=_DOWNLOADS),)
     command = _driver_command(machine, flavour or _module_flavour(machine), last.branch if last else _LONG_TERM)
+    if command is None and flavour == "open":
+        return (
+            text(
+                "Install {driver} with the open kernel modules: {url}   # packages such as nvidia-open, nvidia-driver-{branch}-open",
+                driver=wanted,
+                url=_GUIDE,
+                branch=_LONG_TERM,
+            ),
+            as_root(machine, "reboot"),
+        )
     if command is None:
         unknown = last is None and not nvidia_cards(machine)
         return (text("Install {driver}: {url}", driver=wanted, url=_GUIDE), *((_BRANCH_BY_AGE,) if unknown else ()))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ownlab.instruments.doctor.paste.merge import knows_something
 from ownlab.instruments.doctor.paste.sections import ReportKind, end_of_run
 from ownlab.machine.facts import NOT_READ, Known
-from ownlab.machine.records import Cpu, Framework, Host, Interpreter, Machine, PciDevice, Toolkits
+from ownlab.machine.records import Card, Cpu, Framework, Host, Interpreter, Machine, PciDevice, Toolkits
 from ownlab.text import text
 
 __all__ = ["KINDS", "LSCPU_KIND", "LSCPU_LINE", "hypervisor_of", "read_cpu"]
@@ -47,6 +47,10 @@ _KINDS = {"VGA": "display", "3D": "3d", "Display": "display", "Processing": "acc
 _VENDORS = (("NVIDIA", "10de"), ("Advanced Micro Devices", "1002"), ("Intel", "8086"), ("Huawei", "19e5"))
 
 
+# Cards of their own, not graphics of a processor, as lspci names them: [Radeon RX 7900 XT/7900 XTX/7900M].
+_RADEON = re.compile(r"\[AMD/ATI\].*\[((?:AMD )?(?:Radeon (?:RX \d|Pro |PRO |VII|AI )|Instinct )[^\]]*)\]")
+
+
 def _pci_extent(lines: Sequence[str], start: int) -> int:
     return end_of_run(_PCI_LINE, lines, start)
 
@@ -61,11 +65,19 @@ def _read_pci(lines: Sequence[str]) -> Machine | None:
                 devices.append(latest)
         elif latest is not None and (driver := _DRIVER.match(line)):
             devices[-1] = PciDevice(latest.bus_id, latest.vendor, latest.device, latest.kind, driver[1])
-    return (
-        Machine(origin="pasted", host=Host(pci=Known(tuple(devices), text("pasted {program}", program="lspci"))))
-        if devices
-        else None
+    if not devices:
+        return None
+    source = text("pasted {program}", program="lspci")
+    cards = _radeons(lines, source)
+    return Machine(
+        origin="pasted", host=Host(pci=Known(tuple(devices), source)), cards=Known(cards, source) if cards else NOT_READ
     )
+
+
+def _radeons(lines: Sequence[str], source: str) -> tuple[Card, ...]:
+    """Return AMD's cards: other tools that name them may be missing, as their driver is part of the kernel."""
+    names = (match[1] for line in lines if _PCI.match(line) and (match := _RADEON.search(line)))
+    return tuple(Card(vendor="amd", index=index, name=Known(name, source)) for index, name in enumerate(names))
 
 
 def _device(line: str) -> PciDevice | None:

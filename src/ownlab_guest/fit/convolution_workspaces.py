@@ -22,6 +22,7 @@ from ownlab_guest.fit.request import Card
 MIB = 1024**2
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "convolution_kernels.json.gz")
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+_MOST_COPIES = 4  # a workspace of a forward pass, in copies of all arguments
 # Rows and columns of kernels' tiles: how many a product has, and how long its sums are for each, decides how they are split.
 _TILES = ((64, 64), (128, 64), (64, 128), (128, 128), (128, 256), (256, 128), (256, 64), (64, 256))
 
@@ -119,7 +120,12 @@ def workspace(work: str, call: _Call, card: Card) -> int:
         return 0
     forest = forests()[work]["float32" if size == 4 else "half"][kind_of(call)]
     known = sizes(call)
-    return Estimate.of([leaf_bytes(leaf, known) for leaf in forest.answers(properties(work, call))])
+    likely = [leaf_bytes(leaf, known) for leaf in forest.answers(properties(work, call))]
+    if work != "weight_gradient":
+        # Only gradients of weights have partial sums of them: what trees say so far from all that was measured is none.
+        most = _MOST_COPIES * (known["I"] + known["R"] + known["W"])
+        likely = [size if size <= most else 0 for size in likely]
+    return Estimate.of(likely)
 
 
 _loaded: Dict[str, Dict[str, Dict[str, Forest]]] = {}

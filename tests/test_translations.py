@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from translations.catalogues import LANGUAGES as TRANSLATED
 from translations.catalogues import check, placeholders, read_catalogue
@@ -52,6 +54,12 @@ def test_extraction_finds_each_kind_of_message() -> None:
 def test_a_translation_is_read_back() -> None:
     for domain in DOMAINS:
         assert all(isinstance(value, str) for value in read_catalogue("zh_CN", domain).values())
+
+
+def test_paragraphs_break_no_line_between_chinese_characters() -> None:
+    """A line break is shown as a space."""
+    broken = re.compile("[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]\n[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
+    assert [value for value in read_catalogue("zh_CN", "pages").values() if broken.search(value)] == []
 
 
 def test_the_catalogue_of_the_page_fits_its_sources() -> None:

@@ -6,8 +6,9 @@ cause; null where the doctor misses it. The misses are named in docs/explanation
 held_judged.json has the judgement of each held-back report: as the doctor answered it when that half was opened, once, after its
 rules were written ("first_look"), and after what was general in the misses had been mended ("after_mending").
 
-second.json and third.json were gathered after that by people who had not seen the rules, and judged once by others
-(second_judged.json, third_judged.json); the rules had been made more general in between.
+second.json, third.json and fifth.json were gathered after that by people who had not seen the rules, and judged once by others
+(second_judged.json, third_judged.json, fifth_judged.json); the rules had been made more general in between. fifth_open.json is the
+half of the fifth set on which rules were built.
 """
 
 from __future__ import annotations
@@ -100,27 +101,36 @@ def test_every_held_report_is_judged_twice_and_the_figures_are_documented() -> N
 
 # Gathered after the rules had been written, by somebody who had not seen them; answered once, and judged by somebody else.
 LATER: dict[str, list[dict[str, str]]] = {
-    name: json.loads((FOLDER / f"{name}.json").read_text()) for name in ("second", "third")
+    name: json.loads((FOLDER / f"{name}.json").read_text()) for name in ("second", "third", "fifth")
 }
 LATER_JUDGED: dict[str, dict[str, dict[str, Any]]] = {
     name: {key: looks["first_look"] for key, looks in json.loads((FOLDER / f"{name}_judged.json").read_text()).items()}
     for name in LATER
 }
+# The other half of the fifth set: rules were built on it, and their author judged it.
+FIFTH_OPEN: list[dict[str, str]] = json.loads((FOLDER / "fifth_open.json").read_text())
+FIFTH_OPEN_JUDGED: dict[str, dict[str, str | None]] = json.loads((FOLDER / "fifth_open_judged.json").read_text())
+RIGHT_ANSWERS = {"first", "named", "if-not"}
 
 
 @pytest.mark.parametrize("name", LATER)
 def test_later_reports_are_complete_and_judged(name: str) -> None:
     assert all(row.keys() == FIELDS for row in LATER[name])
     assert LATER_JUDGED[name].keys() == {row["id"] for row in LATER[name]}
-    assert all(judged.keys() == {"code", "right", "harmful", "reason"} for judged in LATER_JUDGED[name].values())
+    assert all(
+        judged.keys() - {"answer"} == {"code", "right", "harmful", "reason"} for judged in LATER_JUDGED[name].values()
+    )
 
 
 def test_later_reports_are_from_elsewhere() -> None:
     rows = [row for half in HALVES.values() for row in half]
     repositories = {row["repository"].lower() for row in rows}
     assert {row["repository"].lower() for row in LATER["second"]} & repositories == set()
-    # The third may have other threads of the same repositories.
+    # The third and the fifth may have other threads of the same repositories.
     assert {row["source"] for row in LATER["third"]} & {row["source"] for row in [*rows, *LATER["second"]]} == set()
+    earlier = {row["source"] for row in [*rows, *LATER["second"], *LATER["third"], *FIFTH_OPEN]}
+    assert {row["source"] for row in LATER["fifth"]} & earlier == set()
+    assert {row["repository"] for row in LATER["fifth"]} & {row["repository"] for row in FIFTH_OPEN} == set()
 
 
 @pytest.mark.parametrize("name", LATER)
@@ -140,3 +150,25 @@ def test_what_was_right_at_the_first_look_stays_right(name: str, report: dict[st
     code = LATER_JUDGED[name][report["id"]]["code"]
     findings = diagnose(read_paste(report["paste"])).findings
     assert [finding.code for finding in findings[:1]] == ([code] if code else [])
+
+
+def test_where_the_fifth_look_found_the_cause_is_documented() -> None:
+    judged = LATER_JUDGED["fifth"].values()
+    assert all(each["right"] == (each["answer"] in RIGHT_ANSWERS and not each["harmful"]) for each in judged)
+    only_if_not = sum(each["right"] and each["answer"] == "if-not" for each in judged)
+    assert f"In {only_if_not} of the {sum(each['right'] for each in judged)}" in DOCS.read_text()
+
+
+def test_the_open_half_of_the_fifth_set_is_complete() -> None:
+    assert all(row.keys() == FIELDS for row in FIFTH_OPEN)
+    assert FIFTH_OPEN_JUDGED.keys() == {row["id"] for row in FIFTH_OPEN}
+
+
+@pytest.mark.parametrize(
+    "report",
+    [row for row in FIFTH_OPEN if FIFTH_OPEN_JUDGED[row["id"]]["answer"] == "right or named"],
+    ids=lambda report: report["id"],
+)
+def test_what_was_built_on_the_fifth_set_stays(report: dict[str, Any]) -> None:
+    findings = diagnose(read_paste(report["paste"])).findings
+    assert findings[0].code == FIFTH_OPEN_JUDGED[report["id"]]["code"]

@@ -357,6 +357,22 @@ def test_steps_of_a_window_are_no_part_of_the_mean() -> None:
     assert SECOND  # the steps begin there
 
 
+def test_a_compilation_from_the_cache_on_disk_is_said_to_be_one() -> None:
+    """An earlier run has compiled the same: where its code is not, each compilation takes many times as long."""
+    compiled = tuple(Compilation(1.5 + number, 0.2, "forward", FILE, 12, "size mismatch") for number in range(4))
+    seen = window(operation("aten::mm", 20, count=10))
+    for cached in (0, 5):
+        run = with_gpu(
+            process(forward_ms=60, backward_ms=40),
+            {"forward": 60, "backward": 40},
+            seen,
+            clock=(0, 0),
+            compilation=Compilations(used=True, compiled=compiled, breaks={}, cached=cached),
+        )
+        evidence = only(explained(run), "recompilation").evidence
+        assert any("5 of the graphs were in torch's cache on disk" in line for line in evidence) is bool(cached)
+
+
 # --- modes, float64, work of every few steps, small passes -----------------------------------------------------------------
 
 DOUBLE = ("double", "double")

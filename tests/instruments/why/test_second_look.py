@@ -78,6 +78,13 @@ def test_a_slow_preparation_has_a_band_that_holds_what_was_measured(tmp_path: Pa
     assert low <= 24.7 <= high
 
 
+def test_steps_that_were_shorter_than_those_of_a_long_run_are_said_to_be(tmp_path: Path) -> None:
+    """28 batches were ready at the beginning; a step took 298 ms without `why`, and the mean of these is 162 ms."""
+    assert any("in a long run one takes about 258 ms" in note for note in explained("2-02", tmp_path).notes)
+    for name in ("2-01", "1-20", "2-16"):
+        assert not any("in a long run" in note for note in explained(name, tmp_path).notes)
+
+
 def test_a_script_that_fails_in_its_first_step_is_said_to_have_failed(tmp_path: Path) -> None:
     explanation = explained(FAILED, tmp_path)
     assert explanation.exit_code == 1

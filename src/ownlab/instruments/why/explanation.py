@@ -145,6 +145,14 @@ def _notes(evidence: Evidence, process: Process, model: StepModel) -> list[str]:
         notes.append(text("Only {count} steps were measured: the figures are rough.", count=model.count))
     if not model.process.loaders:
         notes.append(text("The script uses no DataLoader of PyTorch; its own loading appears as Python."))
+    long_run = model.long_run_ms
+    if long_run is not None:
+        notes.append(
+            text(
+                "Batches that were ready at the beginning made these steps shorter: in a long run one takes about {time}, which the workers need for its data.",
+                time=format_ms(long_run),
+            )
+        )
     return [*notes, *_problems(evidence, process)]
 
 

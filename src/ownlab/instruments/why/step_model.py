@@ -29,6 +29,8 @@ _SHARING_RATE = 1.3e9
 _SURE_OF_CORES = 0.67
 # /proc/stat counts hundredths of a second on every architecture that matters (USER_HZ).
 _TICKS = 100
+# A step that waits for data for this share of it is limited by the workers; a difference of this factor is worth saying.
+_WAITING, _NOTICEABLE = 0.2, 1.2
 # What the host needs to launch a kernel through an operator of PyTorch.
 _LAUNCH_MS = 0.008
 # So many steps on the GPU's clock say how long one takes.
@@ -392,6 +394,14 @@ class StepModel:
         if self.fetch is None or not self.workers:
             return 1.0
         return self.fetch.wall / len(self.workers) / self.step_ms
+
+    @cached_property
+    def long_run_ms(self) -> float | None:
+        """How long a step takes once the batches that were prepared ahead are used up, if the measured ones are noticeably shorter."""
+        if self.fetch is None or not self.workers or self.data_wait_ms < _WAITING * self.step_ms:
+            return None
+        produced = self.fetch.wall / len(self.workers)
+        return produced if produced > _NOTICEABLE * self.step_ms else None
 
     @property
     def cores(self) -> float:

@@ -5,7 +5,7 @@ trace                   entry: trace a step without a card
   training_step         the step itself, the same for traces and measurements; optimizers
   tensor_values         values that a program reads out of tensors without data: known, or guessed
   cuda_semantics        what CUDA does differently from the CPU; attention chooses its kernels
-  dispatch_trace        records allocations and frees of every operation
+  dispatch_trace        records allocations and frees of every operation (event_stream holds them)
   workspaces            memory that operations take besides their results (convolution_workspaces, recurrent_layers)
   flop_count            FLOPs of one operation
 live_model              the same for a model that lives in a notebook

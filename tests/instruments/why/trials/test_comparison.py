@@ -46,6 +46,25 @@ def test_other_random_numbers_may_change_each_loss_but_not_their_mean() -> None:
     assert not compare_losses([run()], run(halved), moves_random=True)[0]
 
 
+def grown(first: float, most: float = 0.12) -> tuple[float, ...]:
+    """The losses with a relative difference that grows from step to step, now above, now below."""
+    sizes = (min(most, first * 1.5**number) for number in range(len(LOSSES)))
+    return tuple(
+        loss * (1 + size * (1, -1, -1, 1)[number % 4])
+        for number, (loss, size) in enumerate(zip(LOSSES, sizes, strict=True))
+    )
+
+
+def test_rounding_may_grow_but_not_the_mean() -> None:
+    safe, words = compare_losses([run(), run()], run(grown(0.001)), moves_random=False)
+    assert safe
+    assert "rounding differs, and grows" in words
+    other_from_the_start = grown(0.05)
+    assert not compare_losses([run(), run()], run(other_from_the_start), moves_random=False)[0]
+    later_worse = (*LOSSES[:20], *(loss * 1.6 for loss in LOSSES[20:]))
+    assert not compare_losses([run(), run()], run(later_worse), moves_random=False)[0]
+
+
 def test_a_script_that_does_not_repeat_itself_is_compared_in_the_mean() -> None:
     swapped = tuple(loss - 0.4 if number % 2 else loss + 0.4 for number, loss in enumerate(LOSSES))
     assert compare_losses([run(), run(swapped)], run(swapped[::-1][::-1]), moves_random=False)[0]

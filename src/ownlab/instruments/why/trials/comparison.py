@@ -18,6 +18,9 @@ FEWEST_STEPS = 5
 _BLOCKS = 6
 # Losses that differ by less, in the mean of all steps, are the same but for rounding.
 _CLOSE = 0.05
+# The first steps of a run, in which rounding has not grown yet: training multiplies it from step to step.
+_FIRST = 3
+_CLOSE_AT_FIRST = 0.01
 # How many standard errors a band has on each side.
 _ERRORS = 2.0
 
@@ -100,6 +103,8 @@ def compare_losses(baseline: Sequence[MeasuredRun], run: MeasuredRun, *, moves_r
     repeats = any(_difference(before, other.losses) > _CLOSE / 5 for other in baseline[1:])
     if (moves_random or repeats) and _same_mean(before, run.losses):
         return True, text("the same in the mean; random numbers differ")
+    if _only_rounding_grew(before, run.losses):
+        return True, text("the same within 1 % at first, and in the mean; rounding differs, and grows")
     return False, text("the losses differ by {share}", share=format_share(difference))
 
 
@@ -110,6 +115,17 @@ def _difference(before: Sequence[float | None], after: Sequence[float | None]) -
     if not size:
         return 0.0 if all(old == new for old, new in pairs) else math.inf
     return statistics.fmean([abs(old - new) for old, new in pairs]) / size
+
+
+def _only_rounding_grew(before: Sequence[float | None], after: Sequence[float | None]) -> bool:
+    """Whether the losses begin the same, and later differ from step to step but not in the mean of either half."""
+    middle = min(len(before), len(after)) // 2
+    return (
+        middle > _FIRST
+        and _difference(before[:_FIRST], after[:_FIRST]) <= _CLOSE_AT_FIRST
+        and _same_mean(before[:middle], after[:middle])
+        and _same_mean(before[middle:], after[middle:])
+    )
 
 
 def _same_mean(before: Sequence[float | None], after: Sequence[float | None]) -> bool:

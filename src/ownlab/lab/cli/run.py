@@ -248,6 +248,7 @@ def _refuse_notebook_options(parameters: tuple[str, ...], file: str | None, rest
 
 def _run(prepared: PreparedRun, as_json: bool, quiet: bool) -> int:
     from ownlab.lab.runs.reporter import Stop
+    from ownlab.lab.terminal.cell_output import write
     from ownlab.lab.terminal.run import TerminalReporter, describe_end
 
     stop = Stop()
@@ -257,7 +258,9 @@ def _run(prepared: PreparedRun, as_json: bool, quiet: bool) -> int:
 
         echo_record(outcome.report)
     elif outcome.error is None:
-        click.echo(describe_end(outcome.report))
+        write(
+            sys.stdout, f"{describe_end(outcome.report)}\n"
+        )  # its reader may have gone (`| head`): the run has not failed
     return 128 + stop.signum if stop.signum else outcome.exit_code
 
 

@@ -308,7 +308,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_run(world: World, lines: int)
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(300) == 0
+    assert process.wait(60) == 0
     assert (world.folder / "end").exists()
     assert process.stderr is not None
     process.stderr.close()
